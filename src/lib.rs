@@ -148,7 +148,7 @@ mod util;
 pub mod client_go {
     #[cfg(feature = "kubernetes")]
     pub use crate::backends::kubernetes::resource_lock::ResourceLock;
-    pub use crate::elector::callbacks::{Callbacks, RunOutcome};
+    pub use crate::elector::callbacks::{Callbacks, RunOutcome, run};
     #[cfg(feature = "kubernetes")]
     pub use crate::elector::leader_election_config::{LeaderElectionConfig, LeaderElectionFlag};
 }

@@ -1,21 +1,18 @@
-//! Callbacks in the style of client-go, and methods that run terms.
+//! Callbacks in the style of client-go.
 
 use std::convert::Infallible;
-
-use log::Level;
+use std::fmt;
 
 use crate::election::stop_reason::StopReason;
 use crate::elector::leader_elector::LeaderElector;
+use crate::elector::run_until::run_work;
 use crate::leadership::error::Error;
 use crate::leadership::guard::LeaderGuard;
 use crate::leadership::stop::Stop;
 use crate::observe::transition::Transition;
-use crate::util::log_fields::log_with;
-use crate::util::sync::Instant;
 use crate::util::sync::channel::{self, Receiver};
-use crate::util::work_failures::WorkFailures;
 
-/// Callbacks for changes of leadership, used by [`LeaderElector::run`].
+/// Callbacks for changes of leadership, used by [`run`].
 ///
 /// # Examples
 ///
@@ -58,7 +55,7 @@ pub trait Callbacks: Sync {
     }
 }
 
-/// The outcome of [`LeaderElector::run`].
+/// The outcome of [`run`].
 ///
 /// # Examples
 ///
@@ -67,7 +64,7 @@ pub trait Callbacks: Sync {
 /// # fn example(elector: &LeaderElector, callbacks: &impl Callbacks) -> Result<(), Error> {
 /// use leasehold::client_go::RunOutcome;
 ///
-/// match elector.run(&leasehold::Stop::new(), callbacks)? {
+/// match leasehold::client_go::run(elector, &leasehold::Stop::new(), callbacks)? {
 ///     RunOutcome::Stopped => println!("stopped by the caller"),
 ///     RunOutcome::Lost(reason) => println!("the term was lost: {reason}"),
 ///     RunOutcome::WorkReturned => println!("the work is complete"),
@@ -84,171 +81,76 @@ pub enum RunOutcome {
     /// The end of the term before its work returned, for this reason.
     ///
     /// After [`StopReason::Requested`], nothing is wrong: an operator has moved the leader. Call
-    /// [`run`](LeaderElector::run) again.
+    /// [`run`] again.
     Lost(StopReason),
     /// The return of the work while the term was valid, or after the program has called `step_down`.
     WorkReturned,
 }
 
-impl LeaderElector {
-    /// Campaigns for one term, calls `callbacks` during the term, and returns the outcome.
-    ///
-    /// Blocks until the term has ended and its work has returned. If `stop` is requested before the term has begun,
-    /// `run` withdraws the campaign. Otherwise `run` steps down and waits for the work.
-    ///
-    /// Unlike in client-go, [`on_new_leader`](Callbacks::on_new_leader) runs on the caller's thread. While that
-    /// callback runs, `run` does nothing else and does not react to `stop`.
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// use std::time::Duration;
-    /// use leasehold::client_go::Callbacks;
-    /// use leasehold::{LeaderElector, LeaderGuard, Stop};
-    ///
-    /// struct Controller;
-    /// impl Callbacks for Controller {
-    ///     fn on_started_leading(&self, guard: &LeaderGuard) {
-    ///         while guard.wait(Duration::from_secs(1)) { /* one unit of work */ }
-    ///     }
-    /// }
-    ///
-    /// let elector = LeaderElector::builder("my-controller").start()?;
-    /// elector.run(&Stop::new(), &Controller)?;
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    ///
-    /// # Panics
-    ///
-    /// Panics if a callback panics. The term ends, its lease is released, and
-    /// [`on_stopped_leading`](Callbacks::on_stopped_leading) is not called.
-    ///
-    /// # Errors
-    ///
-    /// Returns the errors of [`block_until_leader`](Self::block_until_leader).
-    pub fn run(&self, stop: &Stop, callbacks: &impl Callbacks) -> Result<RunOutcome, Error> {
-        let campaign = self.campaign()?;
-        let transitions = self.transitions();
-        let mut reporter = LeaderReporter { callbacks, leader: None };
-        let guard = loop {
-            // If a stop and an acquisition arrive together, the term must not start.
-            channel::select_biased! {
-                recv(stop.receiver()) -> _ => return Ok(RunOutcome::Stopped),
-                recv(campaign.receiver()) -> won => break won.unwrap_or(Err(Error::Stopped))?,
-                recv(transitions) -> transition => match transition {
-                    Ok(transition) => reporter.report(transition),
-                    Err(_) => return Err(Error::Stopped),
-                },
-            }
-        };
-        let outcome = reporter.work(&guard, stop.receiver().clone(), transitions.clone());
-        drop(guard);
-        callbacks.on_stopped_leading();
-        Ok(outcome)
-    }
-
-    /// Runs `work` in every term of this candidate, one term after another, until a stop.
-    ///
-    /// Blocks until [`stop`](Stop::stop) is requested. The work runs on its own thread, inside [`LeaderGuard::scope`],
-    /// and must return soon after the term has ended. This method waits for the work.
-    ///
-    /// - **`Ok`.** The lease is released. The candidate campaigns again a retry period after the start of the term.
-    ///   Work that is complete for good calls [`stop`](Stop::stop) first.
-    /// - **`Err`.** The error is logged at level `error`, and the lease is released. The candidate waits 1 s before it
-    ///   campaigns again, twice as long after each further error, and at most 1 min. Other candidates may lead
-    ///   meanwhile.
-    /// - **Stop.** The candidate steps down. The lease is renewed until the work returns, at most for the [drain
-    ///   timeout](crate::LeaderElectorBuilder::drain_timeout). Without a drain timeout, the limit is the renew
-    ///   deadline.
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// use std::time::Duration;
-    /// use leasehold::{LeaderElector, Stop};
-    ///
-    /// let stop = Stop::new();
-    /// let elector = LeaderElector::builder("my-controller").start()?;
-    /// elector.run_until(&stop, |guard| {
-    ///     while guard.wait(Duration::from_secs(1)) { /* one unit of work */ }
-    ///     Ok(())
-    /// })?;
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    ///
-    /// # Panics
-    ///
-    /// Panics if the work panics. The lease is released first. The work does not run again, because a panic may leave
-    /// its state damaged.
-    ///
-    /// # Errors
-    ///
-    /// - Returns the errors of [`block_until_leader`](Self::block_until_leader).
-    /// - Returns [`Error::Work`] if the work has returned an error, and a stop was requested before.
-    pub fn run_until<W>(&self, stop: &Stop, mut work: W) -> Result<(), Error>
-    where
-        W: FnMut(&LeaderGuard) -> Result<(), Box<dyn std::error::Error + Send + Sync>> + Send,
-    {
-        let (retry_period, mut failures) = (self.settings().retry_period, WorkFailures::default());
-        loop {
-            let campaign = self.campaign()?;
-            // If a stop and an acquisition arrive together, the term must not start.
-            let guard = channel::select_biased! {
-                recv(stop.receiver()) -> _ => return Ok(()),
-                recv(campaign.receiver()) -> won => won.unwrap_or(Err(Error::Stopped))?,
-            };
-            let (began, fields) = (Instant::now(), guard.log_fields());
-            let step_down_at_stop = |done: &Receiver<Infallible>| {
-                channel::select! {
-                    recv(done) -> _ => {}
-                    recv(stop.receiver()) -> _ => guard.step_down_as_requested(),
-                }
-            };
-            let outcome = run_work(&guard, || work(&guard), step_down_at_stop);
-            drop(guard);
-            let pause = match outcome {
-                Ok(()) => {
-                    failures = WorkFailures::default();
-                    retry_period.saturating_sub(began.elapsed())
-                }
-                Err(error) => {
-                    let (error, pause) = (Error::Work(error.into()), failures.pause(began.elapsed()));
-                    log_with!(Level::Error, fields; "{error}");
-                    if stop.is_stopped() {
-                        return Err(error);
-                    }
-                    pause
-                }
-            };
-            if !stop.wait(pause) {
-                return Ok(());
-            }
+impl fmt::Display for RunOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stopped => f.write_str("stopped"),
+            Self::Lost(reason) => write!(f, "lost the term: {reason}"),
+            Self::WorkReturned => f.write_str("the work returned"),
         }
     }
 }
 
-/// Runs `work` on a thread, and returns its result.
+/// Campaigns for one term, calls `callbacks` during the term, and returns the outcome.
 ///
-/// Meanwhile, calls `wait` with a channel that disconnects when the work has ended.
+/// Blocks until the term has ended and its work has returned. If `stop` is requested before the term has begun,
+/// `run` withdraws the campaign. Otherwise `run` steps down and waits for the work.
+///
+/// Unlike in client-go, [`on_new_leader`](Callbacks::on_new_leader) runs on the caller's thread. While that
+/// callback runs, `run` does nothing else and does not react to `stop`.
+///
+/// # Examples
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use leasehold::client_go::{self, Callbacks};
+/// use leasehold::{LeaderElector, LeaderGuard, Stop};
+///
+/// struct Controller;
+/// impl Callbacks for Controller {
+///     fn on_started_leading(&self, guard: &LeaderGuard) {
+///         while guard.wait(Duration::from_secs(1)) { /* one unit of work */ }
+///     }
+/// }
+///
+/// let elector = LeaderElector::builder("my-controller").start()?;
+/// client_go::run(&elector, &Stop::new(), &Controller)?;
+/// # Ok::<(), leasehold::Error>(())
+/// ```
 ///
 /// # Panics
 ///
-/// Panics if the work panics.
-fn run_work<T: Send>(
-    guard: &LeaderGuard,
-    work: impl FnOnce() -> T + Send,
-    wait: impl FnOnce(&Receiver<Infallible>),
-) -> T {
-    guard.scope(|scope| {
-        let (working, done) = channel::bounded::<Infallible>(0);
-        let worker = scope.spawn(|| {
-            // `done` disconnects when this sender is dropped, even if the work panics.
-            let _working = working;
-            work()
-        });
-        wait(&done);
-        worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
+/// Panics if a callback panics. The term ends, its lease is released, and
+/// [`on_stopped_leading`](Callbacks::on_stopped_leading) is not called.
+///
+/// # Errors
+///
+/// Returns the errors of [`block_until_leader`](LeaderElector::block_until_leader).
+pub fn run(elector: &LeaderElector, stop: &Stop, callbacks: &impl Callbacks) -> Result<RunOutcome, Error> {
+    let campaign = elector.campaign()?;
+    let transitions = elector.transitions();
+    let mut reporter = LeaderReporter { callbacks, leader: None };
+    let guard = loop {
+        // If a stop and an acquisition arrive together, the term must not start.
+        channel::select_biased! {
+            recv(stop.receiver()) -> _ => return Ok(RunOutcome::Stopped),
+            recv(campaign.receiver()) -> won => break won.unwrap_or(Err(Error::Stopped))?,
+            recv(transitions) -> transition => match transition {
+                Ok(transition) => reporter.report(transition),
+                Err(_) => return Err(Error::Stopped),
+            },
+        }
+    };
+    let outcome = reporter.work(&guard, stop.receiver().clone(), transitions.clone());
+    drop(guard);
+    callbacks.on_stopped_leading();
+    Ok(outcome)
 }
 
 /// The reports of leaders to the callbacks of one run.

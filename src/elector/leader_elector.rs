@@ -9,7 +9,7 @@ use crate::leadership::campaign::Campaign;
 use crate::leadership::campaign::slot::{CampaignSlot, Delivery};
 use crate::leadership::error::Error;
 use crate::leadership::fitness::Fitness;
-use crate::leadership::guard::{LeaderGuard, Leadership};
+use crate::leadership::guard::LeaderGuard;
 use crate::leadership::handle::Link;
 use crate::observe::health::HealthCheck;
 use crate::observe::observations::Observations;
@@ -64,7 +64,6 @@ use crate::util::sync::{Arc, Instant};
 /// ```
 pub struct LeaderElector {
     name: String,
-    namespace: Option<String>,
     description: String,
     settings: Arc<Settings>,
     shared: SharedParts,
@@ -90,7 +89,7 @@ impl LeaderElector {
     ) -> io::Result<Self> {
         let (settings, (sender, commands)) = (Arc::new(settings), channel::unbounded());
         let candidate = Candidate::new(Arc::clone(&settings), random_seed());
-        let (name, namespace) = (entry.key().to_owned(), entry.namespace());
+        let name = entry.key().to_owned();
         let link = Arc::new(Link::new(sender, settings.release_timeout, fields.clone()));
         let shared = SharedParts {
             link: Arc::clone(&link),
@@ -104,7 +103,7 @@ impl LeaderElector {
         let probing = probe.as_ref().map(probing).transpose()?;
         fitness.iter().for_each(|fitness| fitness.tell(&link));
         let thread = ElectorThread::new(candidate, entry, commands, observers, probing, shared.clone(), &settings)?;
-        let elector = Self { name, namespace, description: fields.described, settings, shared };
+        let elector = Self { name, description: fields.described, settings, shared };
         thread.spawn()?;
         Ok(elector)
     }
@@ -119,35 +118,9 @@ impl LeaderElector {
         &self.name
     }
 
-    /// Returns the namespace of the record, or `None` for a store outside of Kubernetes.
-    pub fn namespace(&self) -> Option<&str> {
-        self.namespace.as_deref()
-    }
-
     /// Returns the effective settings, with all defaults filled in.
     pub fn settings(&self) -> &Settings {
         &self.settings
-    }
-
-    /// Returns a view of the current term, or `None` if this candidate does not lead.
-    ///
-    /// The view equals the result of [`LeaderGuard::leadership`], for code that does not have the guard.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use leasehold::store::MemoryStore;
-    /// use leasehold::LeaderElector;
-    ///
-    /// let elector = LeaderElector::builder("jobs").start_on(MemoryStore::new())?;
-    /// assert!(elector.leadership().is_none());
-    /// let guard = elector.block_until_leader()?;
-    /// assert!(elector.leadership().is_some_and(|term| term.fencing_token() == guard.fencing_token()));
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn leadership(&self) -> Option<Leadership> {
-        let SharedParts { link, observations, .. } = &self.shared;
-        observations.term().filter(|term| term.is_valid()).map(|term| Leadership::new(term, Arc::clone(link)))
     }
 
     /// Starts a campaign for one term.

@@ -8,3 +8,4 @@ mod go_duration;
 pub(crate) mod leader_election_config;
 pub(crate) mod leader_elector;
 pub(crate) mod open_store;
+mod run_until;

@@ -1,9 +1,11 @@
 //! Transitions of leadership, and subscriptions to them.
 
+use std::fmt;
 use std::ops::Deref;
 
 use crate::election::stop_reason::StopReason;
 use crate::observe::observer::Event;
+use crate::util::one_line::OneLine;
 use crate::util::sync::channel::{self, Receiver, Sender};
 use crate::util::sync::{Arc, Weak};
 
@@ -57,6 +59,17 @@ pub enum Transition {
         /// The reason for the end.
         reason: StopReason,
     },
+}
+
+impl fmt::Display for Transition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NewLeader { identity, .. } => write!(f, "{} leads", OneLine(identity)),
+            Self::NoLeader { previous } => write!(f, "no leader after {}", OneLine(previous)),
+            Self::StartedLeading { fencing_token } => write!(f, "started leading with fencing token {fencing_token}"),
+            Self::StoppedLeading { reason } => write!(f, "stopped leading: {reason}"),
+        }
+    }
 }
 
 /// A subscription to one elector's transitions, created by [`LeaderElector::transitions`].
@@ -162,6 +175,14 @@ impl<T: Clone + 'static> Subscribers<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn transition_is_displayed_in_one_line() {
+        let led = Transition::NewLeader { identity: "a\nb".to_owned(), address: None };
+        assert_eq!(led.to_string(), "a\\nb leads");
+        let ended = Transition::StoppedLeading { reason: StopReason::Released };
+        assert_eq!(ended.to_string(), format!("stopped leading: {}", StopReason::Released));
+    }
 
     #[test]
     fn dropped_subscriptions_are_forgotten() {

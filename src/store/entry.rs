@@ -71,10 +71,6 @@ impl Entry {
         self.store.location().map_or_else(String::new, |location| format!(" at {location}"))
     }
 
-    pub(crate) fn namespace(&self) -> Option<String> {
-        self.store.namespace()
-    }
-
     pub(crate) fn describe(&self) -> String {
         self.store.describe(&self.key)
     }

@@ -224,11 +224,6 @@ pub trait Store: Send + Sync + 'static {
         false
     }
 
-    /// Returns the Kubernetes namespace of the records, or `None` by default.
-    fn namespace(&self) -> Option<String> {
-        None
-    }
-
     /// Returns `true` if this user has the rights that a campaign for `key` needs, or `None` by default.
     ///
     /// `None` means that the rights are unknown. The right to create a record is needed only if the record does not
@@ -298,10 +293,6 @@ macro_rules! delegate_descriptions {
 
         fn keeps_notes(&$self) -> bool {
             $inside.keeps_notes()
-        }
-
-        fn namespace(&$self) -> Option<String> {
-            $inside.namespace()
         }
 
         fn may_campaign(&$self, key: &str, exists: bool, call: &CallContext) -> Option<bool> {

@@ -428,10 +428,6 @@ impl<C: Codec> Store for ObjectStore<C> {
         true
     }
 
-    fn namespace(&self) -> Option<String> {
-        Some(self.namespace.clone())
-    }
-
     fn may_campaign(&self, key: &str, exists: bool, call: &CallContext) -> Option<bool> {
         let group = C::API_VERSION.split_once('/').map_or("", |(group, _)| group);
         let is_allowed = |verb| {

@@ -6,7 +6,6 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
 
 use crate::election::drain::DrainLimit;
-use crate::election::stop_reason::StopReason;
 use crate::leadership::error::Error;
 use crate::leadership::handle::{LOGGED_WITHIN, Link, ReleaseSender};
 use crate::leadership::progress::ProgressHandle;
@@ -124,15 +123,6 @@ impl LeaderGuard {
         self.link.release()
     }
 
-    /// Releases the lease of a term that its work ends early because no renewal succeeds.
-    ///
-    /// The term ends with [`StopReason::Expired`].
-    #[doc(hidden)]
-    pub fn release_expired(self) -> Result<(), Error> {
-        self.term.end(StopReason::Expired);
-        self.release()
-    }
-
     /// Starts the release, and returns the handle to the elector, which the caller frees after the release.
     pub(crate) fn start_release(mut self, ack: ReleaseSender) -> Result<Arc<Link>, Error> {
         self.close()?;
@@ -204,7 +194,7 @@ impl Drop for LeaderGuard {
 
 debug_fields!(impl Debug for LeaderGuard { self => fencing_token: self.fencing_token(), remaining: self.remaining() });
 
-/// A view of one term. The guard of the term dereferences to a view, and other threads hold clones.
+/// A view of one term. A guard dereferences to the view of its term.
 ///
 /// A view can be cloned and sent to other threads. A view can end the term, but cannot release the lease. A view never
 /// revives: after the term has ended, the view stays invalid even if the same elector leads again.
@@ -230,7 +220,7 @@ debug_fields!(impl Debug for LeaderGuard { self => fencing_token: self.fencing_t
 /// # Ok::<(), leasehold::Error>(())
 /// ```
 #[derive(Clone)]
-/// A view of one term. A guard dereferences to the view of its term.
+pub struct Leadership {
     pub(crate) term: Arc<Term>,
     link: Arc<Link>,
 }
@@ -262,12 +252,11 @@ impl Leadership {
         self.term.remaining()
     }
 
-    /// Returns how long other candidates leave the lease to the guard without another renewal.
+    /// Returns how long this candidate keeps the lease without another renewal.
     ///
     /// Equals [`remaining`](Self::remaining) while the term is valid. After a step-down or a request, the lease is
-    /// still renewed. Returns zero once the lease may be lost.
-    #[doc(hidden)]
-    pub fn kept_for(&self) -> Duration {
+    /// still renewed, so that work can finish. Returns zero once the lease may be lost.
+    pub fn lease_remaining(&self) -> Duration {
         let now = clock::now();
         self.term.deadline.lease_until(now).since(now)
     }

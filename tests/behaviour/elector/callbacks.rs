@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Sender, bounded};
-use leasehold::client_go::{Callbacks, RunOutcome};
+use leasehold::client_go::{Callbacks, RunOutcome, run};
 use leasehold::{Error, LeaderGuard, Stop, StopReason, Transition};
 use parking_lot::Mutex;
 
@@ -42,7 +42,7 @@ fn callbacks_run_one_term_and_a_message_steps_down() {
     let (worker, tells) = bounded(9);
     let mut told = Vec::new();
     thread::scope(|scope| {
-        let running = scope.spawn(|| elector.run(&stop, &Worker(worker)));
+        let running = scope.spawn(|| run(&elector, &stop, &Worker(worker)));
         while told.last().is_none_or(|it| it != "started") {
             told.push(tells.recv_timeout(SOON).expect("it leads"));
         }
@@ -81,7 +81,7 @@ fn stop_counts_before_a_term_that_is_won_at_the_same_time() {
         let (first, second) = (elector(&store, "b"), elector(&store, "a"));
         let leader = Mutex::new(Some(first.block_until_leader().unwrap()));
         let stop = Stop::new();
-        let end = second.run(&stop, &Stops { leader, store: &store, stop: stop.clone() }).unwrap();
+        let end = run(&second, &stop, &Stops { leader, store: &store, stop: stop.clone() }).unwrap();
         assert_eq!(end, RunOutcome::Stopped);
     }
 }
@@ -113,7 +113,7 @@ fn a_panic_of_the_work_ends_the_term_and_is_passed_on() {
     let (store, elector) = alone();
     let transitions = elector.transitions();
     let broken = Broken { store: &store, seen: Mutex::default() };
-    let panic = catch_unwind(AssertUnwindSafe(|| elector.run(&Stop::new(), &broken))).expect_err("a panic");
+    let panic = catch_unwind(AssertUnwindSafe(|| run(&elector, &Stop::new(), &broken))).expect_err("a panic");
     assert_eq!(panic.downcast_ref::<&str>(), Some(&"as planned"));
     assert_eq!(*broken.seen.lock(), Some((Some("a".to_owned()), true)), "not before the work has ended");
     assert_eq!(store.holder(), None, "released on the way");
@@ -139,7 +139,7 @@ fn end_is_reported_after_the_release_is_written() {
     store.on_release(|| thread::sleep(A_WHILE));
     let elector = elector(&store, "a");
     let watching = Watching(&store, Mutex::default());
-    elector.run(&Stop::new(), &watching).unwrap();
+    run(&elector, &Stop::new(), &watching).unwrap();
     assert_eq!(*watching.1.lock(), [Some("a".to_owned()), None]);
 }
 
@@ -157,7 +157,7 @@ fn stop_is_handled_once_without_spinning() {
     let used = thread::scope(|scope| {
         let running = scope.spawn(|| {
             let before = time_on_processor();
-            elector.run(&stop, &slow).unwrap();
+            run(&elector, &stop, &slow).unwrap();
             time_on_processor() - before
         });
         starts.recv_timeout(SOON).expect("it leads");
@@ -172,23 +172,23 @@ fn stop_is_handled_once_without_spinning() {
 fn run_reports_its_outcome() {
     let (store, elector) = alone();
     let stop = Stop::new();
-    assert_eq!(elector.run(&stop, &Work(|_: &LeaderGuard| {})).unwrap(), RunOutcome::WorkReturned);
-    assert_eq!(elector.run(&stop, &Work(|guard: &LeaderGuard| guard.step_down())).unwrap(), RunOutcome::WorkReturned);
+    assert_eq!(run(&elector, &stop, &Work(|_: &LeaderGuard| {})).unwrap(), RunOutcome::WorkReturned);
+    assert_eq!(run(&elector, &stop, &Work(|guard: &LeaderGuard| guard.step_down())).unwrap(), RunOutcome::WorkReturned);
     let lose = |guard: &LeaderGuard| {
         store.give_to("b", 1);
         guard.ended().recv_timeout(SOON).unwrap_err();
     };
     assert_eq!(
-        elector.run(&stop, &Work(lose)).unwrap(),
+        run(&elector, &stop, &Work(lose)).unwrap(),
         RunOutcome::Lost(StopReason::Superseded { by: Some("b".to_owned()) })
     );
     let until_stopped = |guard: &LeaderGuard| {
         stop.stop();
         guard.ended().recv_timeout(SOON).unwrap_err();
     };
-    assert_eq!(elector.run(&stop, &Work(until_stopped)).unwrap(), RunOutcome::Stopped);
+    assert_eq!(run(&elector, &stop, &Work(until_stopped)).unwrap(), RunOutcome::Stopped);
     store.give_to("b", 300);
-    assert_eq!(elector.run(&stop, &Work(|_: &LeaderGuard| {})).unwrap(), RunOutcome::Stopped, "before the term");
+    assert_eq!(run(&elector, &stop, &Work(|_: &LeaderGuard| {})).unwrap(), RunOutcome::Stopped, "before the term");
 }
 
 #[test]

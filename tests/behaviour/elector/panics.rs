@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, TryRecvError, bounded};
+use leasehold::client_go::run;
 use leasehold::store::{StoreError, StoreErrorKind, WatchEvent};
 use leasehold::{Error, LeaderElector, LeaderGuard, Stop, StopReason, Transition, Unhealthy};
 
@@ -130,11 +131,11 @@ fn callbacks_outlive_a_store_that_panics_without_spinning() {
     });
     let before = time_on_processor();
     let began = Instant::now();
-    elector.run(&Stop::new(), &slow).unwrap();
+    run(&elector, &Stop::new(), &slow).unwrap();
     assert!(began.elapsed() >= Duration::from_secs(2), "the work is waited for");
     let used = time_on_processor() - before;
     assert!(used < Duration::from_millis(200), "{used:?} on a processor, to wait for two seconds");
-    assert!(matches!(elector.run(&Stop::new(), &slow), Err(Error::Stopped)));
+    assert!(matches!(run(&elector, &Stop::new(), &slow), Err(Error::Stopped)));
 }
 
 /// The panic must end the watch.

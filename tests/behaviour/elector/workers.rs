@@ -53,12 +53,10 @@ fn work_that_panics_releases_the_lease() {
 #[test]
 fn elector_owner_sees_its_term() {
     let (_store, elector) = alone();
-    assert!(elector.leadership().is_none());
-    assert_eq!((elector.name(), elector.namespace()), ("test", None));
+    assert_eq!(elector.name(), "test");
     assert_eq!(elector.settings().identity, elector.identity());
     let guard = elector.block_until_leader().unwrap();
-    let view = elector.leadership().expect("a term");
-    assert_eq!(view.fencing_token(), guard.fencing_token());
+    assert_eq!(elector.status().fencing_token, Some(guard.fencing_token()));
     drop(guard);
-    assert!(!view.is_leader() && elector.leadership().is_none());
+    assert!(!elector.status().is_leader);
 }

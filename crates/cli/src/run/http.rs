@@ -188,14 +188,14 @@ impl StatusServer {
         let status = elector.status();
         // A leader whose command has not started or has ended does no work, so it is not reported as leader. After a
         // request to step down, the command still works while it ends.
-        let running = self.work.lock().running.clone().filter(|(_, term)| !term.kept_for().is_zero());
+        let running = self.work.lock().running.clone().filter(|(_, term)| !term.lease_remaining().is_zero());
         let is_leader = running.is_some();
         let leader = status.leader.as_deref().filter(|_| !status.leader_lease_expired);
         let mut body = json!({ "record": status.record, "identity": elector.identity(), "leader": leader, "is_leader": is_leader });
         if let Some((since, term)) = running {
             body["since"] = humantime::format_rfc3339_millis(since).to_string().into();
             body["fencing_token"] = term.fencing_token().into();
-            body["seconds_left"] = term.kept_for().as_secs_f64().into();
+            body["seconds_left"] = term.lease_remaining().as_secs_f64().into();
         }
         let status = if is_leader { OK } else { UNAVAILABLE };
         HttpAnswer { status, content_type: "application/json", body: format!("{body}\n") }

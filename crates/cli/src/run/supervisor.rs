@@ -241,11 +241,11 @@ impl Supervisor {
     ///
     /// Before an exit, waits until the release is confirmed or the lease has expired.
     fn release(&self, guard: LeaderGuard, outcome: &TermOutcome, is_last: bool) {
-        let released = match outcome.why {
-            Some(Why::NotRenewed(_)) => guard.release_expired(),
-            _ => guard.release(),
-        };
-        let Err(error) = released else { return };
+        if let Some(Why::NotRenewed(_)) = outcome.why {
+            // The command was killed shortly before the end of the term, which then counts as a lost term.
+            guard.wait(guard.remaining());
+        }
+        let Err(error) = guard.release() else { return };
         log::warn!(target: COMMAND, "{}: {error}", self.elector.status().record);
         let until = Instant::now() + self.elector.settings().renew_deadline;
         let is_ours = || {

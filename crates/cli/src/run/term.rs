@@ -99,7 +99,7 @@ impl WorkRight<'_> {
     /// Returns how long the lease is kept, or the shard is owned, without another renewal.
     fn kept_for(self) -> Duration {
         match self {
-            Self::Lease(guard) => guard.leadership().kept_for(),
+            Self::Lease(guard) => guard.lease_remaining(),
             Self::Shard(shard) => shard.remaining(),
         }
     }

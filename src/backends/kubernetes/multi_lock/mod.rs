@@ -101,10 +101,6 @@ impl Store for MultiLock {
     fn keeps_notes(&self) -> bool {
         self.objects.iter().all(|object| object.keeps_notes())
     }
-
-    fn namespace(&self) -> Option<String> {
-        self.objects[0].namespace()
-    }
 }
 
 #[cfg(test)]
