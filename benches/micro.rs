@@ -3,6 +3,7 @@
 //! Run `cargo bench --bench micro`, or `cargo bench --bench micro -- TEXT` for the benchmarks whose names contain TEXT.
 
 use std::hint::black_box;
+use std::io::Write;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use leasehold::election::candidate::Candidate;
@@ -10,7 +11,7 @@ use leasehold::election::candidate::messages::{Effect, Input};
 use leasehold::election::{Operation, Step, StoreRequest, StoreResponse};
 use leasehold::group::LeaseGroup;
 use leasehold::kubernetes::LeaseStore;
-use leasehold::kubernetes::{Client, Kubeconfig};
+use leasehold::kubernetes::{Client, ClientConfig};
 use leasehold::store::{CallContext, CancelToken, MemoryStore, Store, StoreData, VersionedRecord};
 use leasehold::util::clock::{Moment, Now};
 use leasehold::{Event, LeaderElector, LeaderElectorBuilder, LeaderGuard, Observer};
@@ -247,6 +248,8 @@ fn store(tls: bool) -> (ApiServer, LeaseStore) {
 }
 
 fn client(server: &ApiServer) -> Client {
-    let kubeconfig = Kubeconfig::from_text(&server.kubeconfig("candidate"), ".").expect("a kubeconfig");
-    Client::new(kubeconfig.client_config(None).expect("a cluster")).expect("a client")
+    let mut file = tempfile::NamedTempFile::new().expect("a file");
+    file.write_all(server.kubeconfig("candidate").as_bytes()).expect("a kubeconfig");
+    let config = ClientConfig::from_kubeconfig(Some(file.path()), None).expect("a cluster");
+    Client::new(config).expect("a client")
 }

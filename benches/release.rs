@@ -13,6 +13,9 @@ use leasehold::{LeaderElector, LeaderGuard};
 use leasehold_testing::{ApiServer, Fault, FaultHandle, Resource, Verb};
 use serde_json::json;
 
+#[path = "../tests/support/kubeconfig.rs"]
+#[allow(dead_code, reason = "other users write kubeconfigs")]
+mod kubeconfig;
 #[path = "../tests/support/proxy.rs"]
 #[allow(dead_code, reason = "other users cause faults")]
 mod proxy;

@@ -10,6 +10,9 @@ use leasehold::kubernetes::Client;
 use leasehold::{LeaderElector, Transition};
 use leasehold_testing::ApiServer;
 
+#[path = "../tests/support/kubeconfig.rs"]
+#[allow(dead_code, reason = "other users write kubeconfigs")]
+mod kubeconfig;
 #[path = "../tests/support/proxy.rs"]
 #[allow(dead_code, reason = "other users cause faults")]
 mod proxy;

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use leasehold::client_go::LeaderElectionConfig;
-use leasehold::kubernetes::{Client, ClientConfig, Kubeconfig};
+use leasehold::kubernetes::{Client, ClientConfig};
 use leasehold_testing::ApiServer;
 
 fn main() -> ExitCode {
@@ -62,7 +62,7 @@ fn run(matches: &ArgMatches) -> Result<(), Box<dyn Error>> {
     let server = if matches.get_flag("in-memory") { Some(ApiServer::start()?) } else { None };
     let cluster = match (&server, matches.get_one::<String>("kubeconfig")) {
         (Some(server), _) => ClientConfig::new(&server.url())?,
-        (None, Some(file)) => Kubeconfig::from_path(file)?.client_config(None)?,
+        (None, Some(file)) => ClientConfig::from_kubeconfig(Some(file.as_ref()), None)?,
         (None, None) => ClientConfig::infer()?,
     };
     let elector = config.builder().start_with_client(Client::new(cluster)?)?;

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::{Receiver, select};
 use leasehold::client_go::ResourceLock;
-use leasehold::kubernetes::{Client, ClientConfig, Kubeconfig};
+use leasehold::kubernetes::{Client, ClientConfig};
 use leasehold::{LeaderElector, LeaderGuard, Stop, StopReason, Transition};
 use lexopt::prelude::*;
 use serde_json::{Value, json};
@@ -176,7 +176,7 @@ fn start(options: Options) -> Result<LeaderElector, Box<dyn std::error::Error>> 
         return Ok(options.builder.start_on(leasehold::open_store(&url)?)?);
     }
     let config = match options.kubeconfig {
-        Some(path) => Kubeconfig::from_path(path)?.client_config(None)?,
+        Some(path) => ClientConfig::from_kubeconfig(Some(path.as_ref()), None)?,
         None => ClientConfig::infer()?,
     };
     let client = Client::new(config)?;

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::unbounded;
 use leasehold::kubernetes::LeaseStore;
-use leasehold::kubernetes::{Client, ClientConfig, Kubeconfig};
+use leasehold::kubernetes::{Client, ClientConfig};
 use leasehold::store::{
     CallContext, CancelToken, Cursor, RecordWrite, Store, StoreError, StoreErrorKind, VersionedRecord, WatchEvent,
     WatchScope,
@@ -54,7 +54,7 @@ fn run() -> Result<(), Box<dyn Error>> {
         Some("--in-cluster") => (on_cluster(&ClientConfig::in_cluster()?)?, None),
         Some("--kubeconfig") => {
             let file = std::env::args().nth(2).ok_or("--kubeconfig needs a FILE")?;
-            (on_cluster(&Kubeconfig::from_path(file)?.client_config(None)?)?, None)
+            (on_cluster(&ClientConfig::from_kubeconfig(Some(file.as_ref()), None)?)?, None)
         }
         Some("--store") => {
             let url = std::env::args().nth(2).ok_or("--store needs a URL")?;

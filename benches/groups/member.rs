@@ -13,7 +13,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use leasehold::group::{LeaseGroup, Shard};
-use leasehold::kubernetes::{Client, ClientConfig, Kubeconfig};
+use leasehold::kubernetes::{Client, ClientConfig};
 use leasehold::{LeaderElector, Stop};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         return run(&builder.start_on(leasehold::open_store(url)?)?, &stop, heartbeat);
     }
     let config = match flags.get("--kubeconfig") {
-        Some(file) => Kubeconfig::from_path(file)?.client_config(None)?,
+        Some(file) => ClientConfig::from_kubeconfig(Some(file.as_ref()), None)?,
         None => ClientConfig::infer()?,
     };
     let client = Client::new(config)?;

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use base64::prelude::{BASE64_STANDARD, Engine};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use leasehold::etcd::{EtcdConfig, EtcdStore};
-use leasehold::kubernetes::{Client, ClientConfig, ClientError, Kubeconfig, Method, Request, Response};
+use leasehold::kubernetes::{Client, ClientConfig, ClientError, Method, Request, Response};
 use leasehold::store::{CallContext, CancelToken, Store};
 use leasehold_testing::ApiServer;
 use log::{Level, LevelFilter};
@@ -351,7 +351,7 @@ fn no_record_holds_a_part_of_a_token_however_long_the_head_is() {
         };
         let kubeconfig = kubeconfig::with(&format!("server: '{url}'"), &user);
         let (log, result) = heard(|| {
-            let config = Kubeconfig::from_text(&kubeconfig, "/")?.client_config(None)?;
+            let config = kubeconfig::config_of(&kubeconfig)?;
             get(&Client::new(config)?)
         });
         let what = format!("{:.6} of {length} bytes and {} groups", sent, groups.len());

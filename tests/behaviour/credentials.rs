@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::support::cluster::{Cluster, NAMESPACE, request};
-use leasehold::kubernetes::{Client, ErrorKind, Kubeconfig, Method};
+use leasehold::kubernetes::{Client, ClientConfig, ErrorKind, Method};
 use leasehold_testing::ApiServer;
 
 macro_rules! elects {
@@ -43,7 +43,7 @@ fn copy(from: &Path, to: &Path, files: &[(&str, &str)]) -> Client {
     for (name, source) in files {
         std::fs::copy(directory.join(source), to.join(name)).expect("a copy of a certificate");
     }
-    let config = Kubeconfig::from_path(to.join("config")).and_then(|file| file.client_config(None));
+    let config = ClientConfig::from_kubeconfig(Some(&to.join("config")), None);
     Client::new(config.expect("a configuration")).expect("a client")
 }
 

@@ -10,9 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 use std::{fs, thread};
 
-use leasehold::kubernetes::{
-    Client, ClientConfig, ClientError, ErrorKind, ExecStderr, Kubeconfig, Method, Request, Response,
-};
+use leasehold::kubernetes::{Client, ClientConfig, ClientError, ErrorKind, ExecStderr, Method, Request, Response};
 use leasehold::store::CancelToken;
 use leasehold_testing::{ApiServer, Resource, User, Verb};
 use serde_json::json;
@@ -66,8 +64,7 @@ fn config(directory: &Path, server: &str, ca: &str) -> ClientConfig {
     let plugin = format!("command: /bin/sh, args: ['{}']", directory.join("plugin.sh").display());
     let user = format!("exec: {{ apiVersion: client.authentication.k8s.io/v1, {plugin} }}");
     let text = kubeconfig::with(&format!("server: '{server}', {ca}"), &user);
-    let kubeconfig = Kubeconfig::from_text(&text, directory).expect("a kubeconfig");
-    kubeconfig.client_config(None).expect("a configuration")
+    kubeconfig::config_in(&text, directory).expect("a configuration")
 }
 
 /// Returns a shell command that prints an `ExecCredential`.

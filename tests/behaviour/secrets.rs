@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use leasehold::etcd::{EtcdConfig, EtcdStore};
+use leasehold::kubernetes::Client;
 use leasehold::kubernetes::LeaseStore;
-use leasehold::kubernetes::{Client, Kubeconfig};
 use leasehold::mysql::{MySqlConfig, MySqlStore};
 use leasehold::store::{CallContext, CancelToken, Store};
 use leasehold::{LeaderElector, TlsConfig};
@@ -47,15 +47,11 @@ fn everything_shown(kubeconfig: &str, directory: &Path, timeout: Duration) -> St
     // All tests share one log, which must contain no secret of any test.
     listen();
     let mut shown = String::new();
-    let parsed = match Kubeconfig::from_text(kubeconfig, directory) {
-        Ok(parsed) => parsed,
+    let config = match kubeconfig::config_in(kubeconfig, directory) {
+        Ok(config) => config,
         Err(error) => return format!("{error} {error:?} {}", log()),
     };
-    let config = match parsed.client_config(None) {
-        Ok(config) => config,
-        Err(error) => return format!("{parsed:?} {error} {error:?} {}", log()),
-    };
-    let _ = write!(shown, "{parsed:?} {config:?} ");
+    let _ = write!(shown, "{config:?} ");
     let client = match Client::new(config) {
         Ok(client) => client,
         Err(error) => return format!("{shown} {error} {error:?} {}", log()),
@@ -158,7 +154,7 @@ fn a_private_key_is_hidden() {
         BASE64_STANDARD.encode(&certificate),
         BASE64_STANDARD.encode(&key)
     );
-    let shown = everything_shown(&kubeconfig(&server, "", &user), ".".as_ref(), SOON);
+    let shown = everything_shown(&kubeconfig(&server, "", &user), support::scratch().path(), SOON);
     assert!(shown.contains("elected"), "{shown}");
     let lines: Vec<&str> = key.lines().filter(|line| !line.starts_with("-----")).collect();
     assert!(lines.len() > 1);
@@ -166,7 +162,7 @@ fn a_private_key_is_hidden() {
     // The error about a key that does not match its certificate does not quote the key.
     let (_, other) = server.client_certificate("candidate");
     let misfit = user.replace(&BASE64_STANDARD.encode(&key), &BASE64_STANDARD.encode(other.replace('A', "B")));
-    let shown = everything_shown(&kubeconfig(&server, "", &misfit), ".".as_ref(), SOON) + "secrets";
+    let shown = everything_shown(&kubeconfig(&server, "", &misfit), support::scratch().path(), SOON) + "secrets";
     let broken = other.replace('A', "B");
     let lines: Vec<&str> = broken.lines().filter(|line| !line.starts_with("-----")).collect();
     assert_hidden("a misfit of a key", &shown, &lines);
@@ -227,8 +223,11 @@ fn the_password_for_a_proxy_is_hidden() {
         String::from_utf8_lossy(&request[..length]).into_owned()
     });
     let cluster = format!(", proxy-url: 'http://me:password-of-a-proxy-6@127.0.0.1:{port}'");
-    let shown =
-        everything_shown(&kubeconfig(&server, &cluster, "token: token-through-a-proxy-6"), ".".as_ref(), REFUSED);
+    let shown = everything_shown(
+        &kubeconfig(&server, &cluster, "token: token-through-a-proxy-6"),
+        support::scratch().path(),
+        REFUSED,
+    );
     let request = proxy.join().expect("a proxy");
     let pair = "me:password-of-a-proxy-6";
     assert!(request.contains(&BASE64_STANDARD.encode(pair)), "the proxy is given it: {request}");
@@ -254,8 +253,11 @@ fn the_password_for_a_socks_proxy_is_hidden() {
         }
     });
     let cluster = format!(", proxy-url: 'socks5://me:password-of-proxy-7@127.0.0.1:{port}'");
-    let shown =
-        everything_shown(&kubeconfig(&server, &cluster, "token: token-through-a-proxy-7"), ".".as_ref(), REFUSED);
+    let shown = everything_shown(
+        &kubeconfig(&server, &cluster, "token: token-through-a-proxy-7"),
+        support::scratch().path(),
+        REFUSED,
+    );
     let login = proxy.join().expect("a proxy");
     assert!(login.contains("password-of-proxy-7"), "the proxy is given it: {login:?}");
     assert_hidden("proxy", &shown, &["password-of-proxy-7", "token-through-a-proxy-7"]);
@@ -277,7 +279,7 @@ fn content_of_a_broken_kubeconfig_is_hidden() {
         "exec: { env: [{ name: A, value: [token-of-a-broken-file-7] }] }",
         "token: \"token-of-a-broken-file-7\\x01\"",
     ] {
-        let shown = everything_shown(&kubeconfig(&server, "", user), ".".as_ref(), REFUSED) + "secrets";
+        let shown = everything_shown(&kubeconfig(&server, "", user), support::scratch().path(), REFUSED) + "secrets";
         assert_hidden(user, &shown, &["token-of-a-broken-file-7"]);
     }
 }
@@ -293,7 +295,8 @@ fn credentials_that_a_server_sends_back_are_hidden() {
         Fault::status(403, "Forbidden", echo),
     ] {
         let fault = server.fault(fault.first(20));
-        let shown = everything_shown(&kubeconfig(&server, "", &format!("token: {echo}")), ".".as_ref(), REFUSED);
+        let shown =
+            everything_shown(&kubeconfig(&server, "", &format!("token: {echo}")), support::scratch().path(), REFUSED);
         fault.remove();
         assert_hidden("echo", &shown, &[echo]);
     }
@@ -305,14 +308,14 @@ fn verification_is_disabled_by_kubeconfig_only_with_a_warning() {
     let right = kubeconfig(&server, "", "token: token-for-whomever-10");
     // The kubeconfig has the authority of one server and the address of the other server.
     let wrong = kubeconfig(&other, "", "token: token-for-whomever-10").replace(&other.url(), &server.url());
-    let shown = everything_shown(&wrong, ".".as_ref(), REFUSED);
+    let shown = everything_shown(&wrong, support::scratch().path(), REFUSED);
     assert!(shown.contains("the server's certificate is not accepted"), "{shown}");
     assert_eq!(server.requests().len(), 0, "whoever cannot be verified is sent nothing");
 
     let authority = BASE64_STANDARD.encode(server.ca_pem().expect("it has TLS"));
     let off = right.replace(&format!("certificate-authority-data: {authority}"), "insecure-skip-tls-verify: true");
     assert_ne!(off, right);
-    let shown = everything_shown(&off, ".".as_ref(), SOON);
+    let shown = everything_shown(&off, support::scratch().path(), SOON);
     assert!(shown.contains("elected"), "{shown}");
     assert!(shown.contains("WARN leasehold::tls: tls: certificates are not verified"), "{shown}");
     assert_hidden("whomever", &shown, &["token-for-whomever-10"]);

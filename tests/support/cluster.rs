@@ -4,12 +4,13 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use leasehold::kubernetes::{Client, ClientError, Kubeconfig, Method, Request};
+use leasehold::kubernetes::{Client, ClientConfig, ClientError, Method, Request};
 use leasehold::{LeaderElector, LeaderElectorBuilder};
 use leasehold_testing::{ApiServer, User};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use super::kubeconfig::config_of;
 use super::real::Real;
 
 pub const NAMESPACE: &str = "leasehold-tests";
@@ -192,11 +193,10 @@ fn kubeconfig(server: &Server, user: &str) -> PathBuf {
 }
 
 pub fn client_of(kubeconfig: &str) -> Client {
-    let config = Kubeconfig::from_text(kubeconfig, "/").and_then(|file| file.client_config(None));
-    Client::new(config.expect("a configuration")).expect("a client")
+    Client::new(config_of(kubeconfig).expect("a configuration")).expect("a client")
 }
 
 pub fn client(kubeconfig: PathBuf) -> Client {
-    let config = Kubeconfig::from_path(kubeconfig).and_then(|file| file.client_config(None)).expect("a configuration");
+    let config = ClientConfig::from_kubeconfig(Some(&kubeconfig), None).expect("a configuration");
     Client::new(config).expect("a client")
 }

@@ -11,8 +11,10 @@ use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use leasehold::kubernetes::{ClientConfig, Kubeconfig};
+use leasehold::kubernetes::ClientConfig;
 use parking_lot::{Condvar, Mutex};
+
+use super::kubeconfig::config_of;
 
 /// The behavior of the proxy.
 #[derive(Clone, Copy, PartialEq)]
@@ -100,7 +102,7 @@ impl Proxy {
     /// Opening a connection takes one round trip.
     pub fn far_from(kubeconfig: &str, round_trip: Duration) -> (Proxy, ClientConfig) {
         let (proxy, text) = Proxy::to_server_of(kubeconfig, round_trip / 2, Duration::ZERO);
-        let config = Kubeconfig::from_text(&text, ".").and_then(|file| file.client_config(None));
+        let config = config_of(&text);
         (proxy, config.expect("a configuration"))
     }
 
@@ -111,7 +113,7 @@ impl Proxy {
     /// server the same time.
     pub fn computing(kubeconfig: &str, handshake: Duration) -> (Proxy, ClientConfig) {
         let (proxy, text) = Proxy::to_server_of(kubeconfig, Duration::ZERO, handshake);
-        let config = Kubeconfig::from_text(&text, ".").and_then(|file| file.client_config(None));
+        let config = config_of(&text);
         (proxy, config.expect("a configuration"))
     }
 

@@ -1,12 +1,12 @@
 //! The flags that select a record and configure the election.
 
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
 use leasehold::client_go::ResourceLock;
-use leasehold::kubernetes::{Client, ClientConfig, Kubeconfig};
+use leasehold::kubernetes::{Client, ClientConfig};
 use leasehold::store::Store;
 use leasehold::{ConfigError, LeaderElector, LeaderElectorBuilder, StoreOptions};
 
@@ -187,9 +187,8 @@ impl PlaceArgs {
     fn client(&self) -> Result<Client, leasehold::Error> {
         let context = self.context.as_deref();
         let config = match (&self.kubeconfig, context) {
-            (Some(path), _) => Kubeconfig::from_path(path)?.client_config(context)?,
-            (None, Some(_)) => Kubeconfig::load()?.client_config(context)?,
             (None, None) => ClientConfig::infer()?,
+            (path, _) => ClientConfig::from_kubeconfig(path.as_deref().map(Path::new), context)?,
         };
         Ok(Client::new(config)?)
     }

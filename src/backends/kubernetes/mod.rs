@@ -89,11 +89,11 @@ mod notes;
 pub(crate) mod object;
 pub(crate) mod resource_lock;
 
+#[cfg(feature = "kubeconfig")]
+pub use client::ExecStderr;
 pub use client::{
     ApiStatus, Client, ClientConfig, ClientCounters, ClientError, ErrorKind, Method, Request, Response, Stream,
 };
-#[cfg(feature = "kubeconfig")]
-pub use client::{ExecStderr, Kubeconfig};
 pub use configmap::ConfigMapStore;
 pub use endpoints::EndpointsStore;
 pub use events::EventRecorder;

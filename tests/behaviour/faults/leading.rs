@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::kubernetes::{Client, Kubeconfig};
+use leasehold::kubernetes::Client;
 use leasehold::{StopReason, Transition};
 use leasehold_testing::{ApiServer, Resource, User, Verb};
 use serde_json::Value;
@@ -12,6 +12,7 @@ use crate::faults::kinds::{
 };
 use crate::faults::place::{Place, server};
 use crate::support::cluster::NAMESPACE;
+use crate::support::kubeconfig::config_in;
 use crate::support::{SOON, lost, wait_until};
 
 #[test]
@@ -132,8 +133,8 @@ fn rotated_tokens_do_not_cost_the_term() {
     write("candidate-token");
     let kubeconfig = server.kubeconfig("candidate").replace("token: \"candidate-token\"", "tokenFile: token");
     assert!(kubeconfig.contains("tokenFile"), "{kubeconfig}");
-    let kubeconfig = Kubeconfig::from_text(&kubeconfig, dir.path()).expect("a kubeconfig");
-    let client = Client::new(kubeconfig.client_config(None).expect("a configuration")).expect("a client");
+    let config = config_in(&kubeconfig, dir.path()).expect("a configuration");
+    let client = Client::new(config).expect("a client");
 
     let place = Place::new(&server, "rotated");
     let elector = place.long("me").start_with_client(client).expect("an elector");

@@ -18,8 +18,6 @@ pub use crate::backends::kubernetes::client::http_client::Client;
 #[cfg(feature = "kubeconfig")]
 pub use auth::ExecStderr;
 pub use config::ClientConfig;
-#[cfg(feature = "kubeconfig")]
-pub use config::Kubeconfig;
 pub use counters::ClientCounters;
 pub use error::{ClientError, ErrorKind};
 pub use request::{Method, Request};

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use contender::mono;
 use leasehold::crossbeam_channel::Select;
-use leasehold::kubernetes::{Client, Kubeconfig, Method, Request};
+use leasehold::kubernetes::{Client, ClientConfig, Method, Request};
 use leasehold::store::CancelToken;
 use leasehold::{Campaign, LeaderElector};
 use serde_json::{Value, json};
@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn client(kubeconfig: &str) -> Result<Client, Box<dyn Error>> {
-    Ok(Client::new(Kubeconfig::from_path(kubeconfig)?.client_config(None)?)?)
+    Ok(Client::new(ClientConfig::from_kubeconfig(Some(kubeconfig.as_ref()), None)?)?)
 }
 
 fn say(line: Value) -> io::Result<()> {

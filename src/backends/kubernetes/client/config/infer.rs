@@ -85,25 +85,43 @@ impl ClientConfig {
         in_cluster::load(&|name| std::env::var_os(name), Path::new(in_cluster::DIRECTORY))
     }
 
-    /// Creates a configuration from the current context of the kubeconfig.
+    /// Creates a configuration from a kubeconfig.
     ///
-    /// Reads the files in `KUBECONFIG`, or else `~/.kube/config`. [`Kubeconfig`] selects another context or another
-    /// file.
+    /// Reads `file`, or else the files in `KUBECONFIG`, or else `~/.kube/config`. Uses `context`, or else the current
+    /// context. Reads the certificate and key files of the context. If the context has no namespace, the configuration
+    /// has the namespace of the pod as in [`in_cluster`](Self::in_cluster), or `default` outside a pod.
+    ///
+    /// If several files in `KUBECONFIG` define the same name, or a current context, the first file wins. Missing files
+    /// are skipped. The files are UTF-8, or UTF-16 with a byte order mark, which PowerShell writes.
+    ///
+    /// If the cluster has no proxy of its own, the proxy comes from `HTTPS_PROXY` and `NO_PROXY` by the rules of Go's
+    /// `golang.org/x/net/http/httpproxy`. [`with_proxy`](Self::with_proxy) lists the supported proxies.
     ///
     /// # Examples
     ///
     /// ```no_run
-    /// let config = leasehold::kubernetes::ClientConfig::from_kubeconfig()?;
+    /// use leasehold::kubernetes::ClientConfig;
+    ///
+    /// let config = ClientConfig::from_kubeconfig(None, Some("staging"))?;
     /// # Ok::<(), leasehold::kubernetes::ClientError>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// Returns [`ErrorKind::Config`](crate::kubernetes::ErrorKind::Config) with the file and the field if the
-    /// kubeconfig is unusable.
+    /// Returns [`ErrorKind::Config`](crate::kubernetes::ErrorKind::Config) in these cases. The error names the file,
+    /// the field and the rule.
+    ///
+    /// - A file cannot be read or parsed, or none of the files exists.
+    /// - There is no such context, or no current context. The error lists the existing contexts.
+    /// - An entry is invalid, or refers to a file that cannot be read.
+    /// - The environment's proxy is unusable, and the client would need this proxy to reach the server.
     #[cfg(feature = "kubeconfig")]
-    pub fn from_kubeconfig() -> Result<Self, ClientError> {
-        Kubeconfig::load()?.client_config(None)
+    pub fn from_kubeconfig(file: Option<&Path>, context: Option<&str>) -> Result<Self, ClientError> {
+        let kubeconfig = match file {
+            Some(file) => Kubeconfig::from_path(file)?,
+            None => Kubeconfig::load()?,
+        };
+        kubeconfig.client_config(context)
     }
 }
 
@@ -134,11 +152,7 @@ impl Choice {
 
     #[cfg(feature = "kubeconfig")]
     fn of_kubeconfig(&self) -> Result<ClientConfig, ClientError> {
-        let files = match &self.kubeconfig {
-            Some(path) => Kubeconfig::from_path(path)?,
-            None => Kubeconfig::load()?,
-        };
-        files.client_config(self.context.as_deref())
+        ClientConfig::from_kubeconfig(self.kubeconfig.as_deref(), self.context.as_deref())
     }
 
     #[cfg(not(feature = "kubeconfig"))]

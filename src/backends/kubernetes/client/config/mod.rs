@@ -24,9 +24,6 @@ pub(crate) mod kubeconfig;
 mod proxy;
 mod user_agent;
 
-#[cfg(feature = "kubeconfig")]
-pub use kubeconfig::Kubeconfig;
-
 /// A function that reads an environment variable. Tests pass their own function.
 type Env<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 

@@ -3,7 +3,8 @@ use std::time::{Duration, Instant};
 
 use super::server::{Server, accepts, ok, serve};
 use super::{LONG, put};
-use crate::backends::kubernetes::client::{Client, ErrorKind, Kubeconfig};
+use crate::backends::kubernetes::client::config::kubeconfig::Kubeconfig;
+use crate::backends::kubernetes::client::{Client, ErrorKind};
 use crate::net::tests::Scratch;
 use crate::net::tests::certificates::authority;
 

@@ -27,18 +27,8 @@ use schema::{AuthInfo, Cluster, Context, File, Named};
 const MAX_ALIASED: usize = 1024 * 1024;
 
 /// One or several kubeconfig files, merged as `kubectl` merges them.
-///
-/// # Examples
-///
-/// ```no_run
-/// use leasehold::kubernetes::{Client, Kubeconfig};
-///
-/// let kubeconfig = Kubeconfig::from_path("/etc/jobs/kubeconfig")?;
-/// let client = Client::new(kubeconfig.client_config(Some("staging"))?)?;
-/// # Ok::<(), leasehold::kubernetes::ClientError>(())
-/// ```
 #[derive(Clone, Debug, Default)]
-pub struct Kubeconfig {
+pub(crate) struct Kubeconfig {
     /// The source of the files, for messages.
     origin: String,
     current_context: Option<String>,
@@ -62,17 +52,7 @@ struct NamedEntry<T> {
 
 impl Kubeconfig {
     /// Reads and merges the files in `KUBECONFIG`, or else reads `~/.kube/config`.
-    ///
-    /// If several files define the same name, or a current context, the first file wins. Missing files are skipped. The
-    /// files are UTF-8, or UTF-16 with a byte order mark, which PowerShell writes.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`ErrorKind::Config`](crate::kubernetes::ErrorKind::Config) in these cases:
-    ///
-    /// - None of the files exists. The error names the files.
-    /// - A file cannot be read or parsed.
-    pub fn load() -> Result<Self, ClientError> {
+    pub(crate) fn load() -> Result<Self, ClientError> {
         Self::load_from(&|name| std::env::var_os(name))
     }
 
@@ -123,12 +103,7 @@ impl Kubeconfig {
     }
 
     /// Reads one file.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`ErrorKind::Config`](crate::kubernetes::ErrorKind::Config) if the file cannot be read or parsed.
-    pub fn from_path(path: impl AsRef<Path>) -> Result<Self, ClientError> {
-        let path = path.as_ref();
+    pub(crate) fn from_path(path: &Path) -> Result<Self, ClientError> {
         let mut only = Kubeconfig { origin: path.display().to_string(), ..Kubeconfig::default() };
         let bytes = read_file(path)
             .map_err(|e| ClientError::config(path.display().to_string(), "cannot be read").caused_by(e))?;
@@ -136,62 +111,23 @@ impl Kubeconfig {
         Ok(only)
     }
 
-    /// Parses the text of a kubeconfig.
-    ///
-    /// Relative paths in the text are relative to `directory`.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use leasehold::kubernetes::Kubeconfig;
-    ///
-    /// let text = "
-    /// clusters: [{ name: local, cluster: { server: 'http://127.0.0.1:8001' } }]
-    /// contexts: [{ name: dev, context: { cluster: local, user: '', namespace: jobs } }]
-    /// current-context: dev
-    /// ";
-    /// let kubeconfig = Kubeconfig::from_text(text, "/etc/jobs")?;
-    /// assert_eq!(kubeconfig.client_config(None)?.default_namespace(), "jobs");
-    /// # Ok::<(), leasehold::kubernetes::ClientError>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Returns [`ErrorKind::Config`](crate::kubernetes::ErrorKind::Config) if the text cannot be parsed.
-    pub fn from_text(text: &str, directory: impl AsRef<Path>) -> Result<Self, ClientError> {
+    /// Parses the text of a kubeconfig, whose relative paths are relative to `directory`.
+    #[cfg(test)]
+    pub(crate) fn from_text(text: &str, directory: impl AsRef<Path>) -> Result<Self, ClientError> {
         let file = directory.as_ref().join("kubeconfig");
         let mut only = Kubeconfig { origin: "kubeconfig".to_owned(), ..Kubeconfig::default() };
         only.add(&file, text.as_bytes())?;
         Ok(only)
     }
 
-    /// Returns the name of the current context.
-    pub fn current_context(&self) -> Option<&str> {
-        self.current_context.as_deref()
-    }
-
     /// Returns the names of all contexts.
-    pub fn context_names(&self) -> impl Iterator<Item = &str> {
+    #[cfg(any(test, feature = "_internals"))]
+    pub(crate) fn context_names(&self) -> impl Iterator<Item = &str> {
         self.contexts.iter().map(|entry| entry.name.as_str())
     }
 
     /// Creates a configuration from `context`, or else from the current context.
-    ///
-    /// Reads the certificate and key files of the context. If the context has no namespace, the configuration has the
-    /// namespace of the pod as in [`in_cluster`](ClientConfig::in_cluster), or `default` outside a pod.
-    ///
-    /// If the cluster has no proxy of its own, the proxy comes from `HTTPS_PROXY` and `NO_PROXY` by the rules of Go's
-    /// `golang.org/x/net/http/httpproxy`. [`with_proxy`](ClientConfig::with_proxy) lists the supported proxies.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`ErrorKind::Config`](crate::kubernetes::ErrorKind::Config) in these cases. The error names the file,
-    /// the field and the rule.
-    ///
-    /// - There is no such context, or no current context. The error lists the existing contexts.
-    /// - An entry is invalid, or refers to a file that cannot be read.
-    /// - The environment's proxy is unusable, and the client would need this proxy to reach the server.
-    pub fn client_config(&self, context: Option<&str>) -> Result<ClientConfig, ClientError> {
+    pub(crate) fn client_config(&self, context: Option<&str>) -> Result<ClientConfig, ClientError> {
         self.client_config_from(context, &|name| std::env::var_os(name))
     }
 

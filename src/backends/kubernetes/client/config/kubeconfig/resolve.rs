@@ -32,7 +32,7 @@ impl Kubeconfig {
         env: Env<'_>,
         service_account: &Path,
     ) -> Result<ClientConfig, ClientError> {
-        let name = context.or(self.current_context()).ok_or_else(|| {
+        let name = context.or(self.current_context.as_deref()).ok_or_else(|| {
             if self.contexts.is_empty() {
                 let rule = "has no current-context and no contexts; use another file";
                 return ClientError::config(self.origin.clone(), rule);

@@ -101,7 +101,7 @@ fn files_are_merged_and_the_first_wins() {
     let list = std::env::join_paths(files.iter().map(|f| f.as_os_str()).chain([OsString::new().as_os_str()])).unwrap();
     let env = move |name: &str| (name == "KUBECONFIG").then(|| list.clone());
     let kubeconfig = Kubeconfig::load_from(&env).unwrap();
-    assert_eq!(kubeconfig.current_context(), Some("c"));
+    assert_eq!(kubeconfig.current_context.as_deref(), Some("c"));
     assert_eq!(kubeconfig.context_names().collect::<Vec<_>>(), ["c"]);
     let config = kubeconfig.client_config_from(None, &env).unwrap();
     assert_eq!((config.server().as_str(), config.default_namespace()), ("https://first", "x"));
@@ -165,7 +165,7 @@ fn certificates_come_from_data_or_files_next_to_the_kubeconfig() {
     };
     let cluster = "{ server: 'https://a', certificate-authority: ca.pem, tls-server-name: b, proxy-url: 'http://p:1' }";
     let user = "{ client-certificate: tls.crt, client-key: tls.key }";
-    let kubeconfig = Kubeconfig::from_path(scratch.file("config", with(cluster, user))).unwrap();
+    let kubeconfig = Kubeconfig::from_path(&scratch.file("config", with(cluster, user))).unwrap();
     let config = kubeconfig.client_config_from(None, &no_env).unwrap();
     assert_eq!(config.tls.server_name.as_deref(), Some("b"));
     assert!(config.proxy.is_some());
@@ -349,13 +349,13 @@ fn every_encoding_with_a_byte_order_mark_is_read() {
         [0xFF, 0xFE].into_iter().chain(units().flat_map(u16::to_le_bytes)).collect(),
         [0xFE, 0xFF].into_iter().chain(units().flat_map(u16::to_be_bytes)).collect(),
     ] {
-        let kubeconfig = Kubeconfig::from_path(scratch.file("config", &bytes)).unwrap();
+        let kubeconfig = Kubeconfig::from_path(&scratch.file("config", &bytes)).unwrap();
         let config = kubeconfig.client_config_from(None, &no_env).unwrap();
         assert_eq!(authorization(&config), "Bearer sesame");
         assert_eq!(config.impersonation.user.as_deref(), Some("jané \u{1F600}"));
     }
     assert!(Kubeconfig::from_text(&format!("\u{FEFF}{text}"), "/").is_ok());
-    let empty = Kubeconfig::from_path(scratch.file("config", [0xFF, 0xFE])).unwrap();
+    let empty = Kubeconfig::from_path(&scratch.file("config", [0xFF, 0xFE])).unwrap();
     assert_eq!(empty.context_names().count(), 0);
     for (broken, expected) in [
         (&[0xFF, 0xFE, b'a'][..], "UTF-16"),
@@ -364,7 +364,7 @@ fn every_encoding_with_a_byte_order_mark_is_read() {
         (&[0xEF, 0xBB, 0xBF, 0xFF], "UTF-8"),
         (&[0x80], "UTF-8"),
     ] {
-        let error = Kubeconfig::from_path(scratch.file("config", broken)).unwrap_err();
+        let error = Kubeconfig::from_path(&scratch.file("config", broken)).unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::Config);
         assert!(error.to_string().contains(expected), "{error}");
     }
