@@ -62,7 +62,7 @@ impl Fitness {
     }
 
     /// Returns `true` if the flag was last set to `true`.
-    pub fn is_fit(&self) -> bool {
+    pub(crate) fn is_fit(&self) -> bool {
         self.0.lock().is_fit
     }
 

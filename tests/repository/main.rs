@@ -1,5 +1,6 @@
 //! Tests of the repository: dependencies, features, platforms, documents, imports and names.
 
+mod api;
 mod dependencies;
 mod features;
 mod files;

@@ -34,20 +34,11 @@ impl EtcdConfig {
     ///
     /// Special characters in names, passwords and file names must be percent-encoded, such as `%40` for `@`.
     ///
-    /// # Examples
-    ///
-    /// ```
-    /// use leasehold::etcd::{EtcdConfig, EtcdStore};
-    ///
-    /// let store = EtcdStore::new(EtcdConfig::from_url("etcd://127.0.0.1:2379/production")?)?;
-    /// # Ok::<(), leasehold::ConfigError>(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// Returns [`ConfigError`] if the URL is invalid, or if a file is unusable. The error does not contain the URL,
     /// which may contain a password.
-    pub fn from_url(url: &str) -> Result<Self, ConfigError> {
+    pub(crate) fn from_url(url: &str) -> Result<Self, ConfigError> {
         let refuse = |rule: &str| {
             let rule = format!("the URL {rule}; use etcd://user:password@host:2379/prefix, or etcds:// for TLS");
             ConfigError::new("url", "unusable", rule)

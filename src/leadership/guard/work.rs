@@ -10,7 +10,7 @@ use crate::leadership::error::Error;
 use crate::leadership::guard::{LeaderGuard, Leadership};
 use crate::leadership::term::call_at_end;
 use crate::util::on_drop::OnDrop;
-use crate::util::sync::channel::{self, Receiver, RecvTimeoutError, TryRecvError};
+use crate::util::sync::channel::{self, Receiver, RecvTimeoutError};
 
 /// A scope for threads that borrow the guard, created by [`LeaderGuard::scope`].
 ///
@@ -24,7 +24,7 @@ use crate::util::sync::channel::{self, Receiver, RecvTimeoutError, TryRecvError}
 ///     for _ in 0..4 {
 ///         scope.spawn(|| while guard.is_leader() { /* one unit of work */ });
 ///     }
-///     println!("four workers have token {}", scope.guard().fencing_token());
+///     println!("four workers have token {}", guard.fencing_token());
 /// });
 /// # Ok::<(), leasehold::Error>(())
 /// ```
@@ -183,11 +183,6 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         let guard = self.guard;
         self.scope.spawn(move || guard.step_down_unless_finished(work))
     }
-
-    /// Returns the guard of this scope.
-    pub fn guard(&self) -> &'env LeaderGuard {
-        self.guard
-    }
 }
 
 impl<T> Worker<T> {
@@ -227,13 +222,6 @@ impl<T> Worker<T> {
     /// - Returns [`Error::Thread`] if the operating system cannot start the thread. The callback is then never called.
     pub fn on_ended(&self, call: impl FnOnce() + Send + 'static) -> Result<(), Error> {
         call_at_end(self.ended.clone(), || Duration::MAX, call)
-    }
-
-    /// Returns `true` if the work has ended and the lease is released.
-    ///
-    /// If the result is `true`, [`join`](Self::join) does not block.
-    pub fn has_ended(&self) -> bool {
-        self.ended.try_recv() == Err(TryRecvError::Disconnected)
     }
 
     /// Blocks until the work has ended and the lease is released. Returns the result of the work.

@@ -320,12 +320,12 @@ fn drain_beside_a_panicked_worker_is_renewed() {
     let renewed = AtomicU64::new(0);
     let scope = catch_unwind(AssertUnwindSafe(|| {
         guard.scope(|scope| {
-            let (panics, works) = (scope.guard().progress_handle(), scope.guard().progress_handle());
+            let (panics, works) = (guard.progress_handle(), guard.progress_handle());
             scope.spawn(move || {
                 let _panics = panics;
                 panic!("made up");
             });
-            wait_until("the term is over", || !scope.guard().is_leader());
+            wait_until("the term is over", || !guard.is_leader());
             for_longer(|| _ = works.report());
             let is_renewed = |progress: &dyn Fn() -> bool| {
                 let (version, until) = (store.version(), Instant::now() + 2 * WITHIN);
@@ -338,8 +338,8 @@ fn drain_beside_a_panicked_worker_is_renewed() {
             is_renewed(&|| works.report());
             // Now only the panicked worker had a handle.
             drop(works);
-            for_longer(|| _ = scope.guard().report_progress());
-            is_renewed(&|| scope.guard().report_progress());
+            for_longer(|| _ = guard.report_progress());
+            is_renewed(&|| guard.report_progress());
         });
     }));
     assert!(scope.is_err());

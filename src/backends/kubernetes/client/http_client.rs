@@ -156,7 +156,7 @@ impl Client {
     }
 
     /// Returns the URL of the server, without credentials.
-    pub fn server(&self) -> String {
+    pub(crate) fn server(&self) -> String {
         self.shared.endpoint.url()
     }
 

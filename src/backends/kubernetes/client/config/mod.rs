@@ -5,9 +5,6 @@ use std::path::{Path, PathBuf};
 #[cfg(feature = "kubeconfig")]
 use std::time::Duration;
 
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
-
 #[cfg(feature = "kubeconfig")]
 use super::auth::ExecStderr;
 use super::auth::{AuthConfig, Impersonation};
@@ -226,16 +223,6 @@ impl ClientConfig {
         self
     }
 
-    /// Sets a user name and a password, replacing other credentials except client certificates.
-    ///
-    /// Defaults to the credentials of the kubeconfig or the pod, or else to none.
-    #[must_use]
-    pub fn with_basic_auth(mut self, user: &str, password: &str) -> Self {
-        let pair = BASE64_STANDARD.encode(format!("{user}:{password}"));
-        self.auth = AuthConfig::Fixed(Secret::new(format!("Basic {pair}")));
-        self
-    }
-
     /// Sets the proxy through which the client connects to the server.
     ///
     /// | URL | proxy | default port |
@@ -350,7 +337,7 @@ impl ClientConfig {
     }
 
     /// Returns the URL of the server, without credentials.
-    pub fn server(&self) -> String {
+    pub(crate) fn server(&self) -> String {
         self.endpoint.url()
     }
 
@@ -398,7 +385,6 @@ mod tests {
         };
         for url in ["http://10.0.0.1:8080", "http://api.test", "http://localhost.api.test", "http://[fd00::1]"] {
             refused(plain(url).with_token("hunter2"), "token");
-            refused(plain(url).with_basic_auth("me", "hunter2"), "password");
             refused(plain(url).with_token_file("/tmp/hunter2"), "tokenFile");
             assert!(
                 crate::backends::kubernetes::client::Client::new(plain(url)).is_ok(),
