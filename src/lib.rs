@@ -73,8 +73,10 @@
 //! | `postgres` | [`PostgresStore`](https://docs.rs/leasehold/latest/leasehold/postgres/struct.PostgresStore.html), a table in PostgreSQL, with a small client of this crate |
 //! | `mysql` | [`MySqlStore`](https://docs.rs/leasehold/latest/leasehold/mysql/struct.MySqlStore.html), a table in MySQL or MariaDB, with a small client of this crate |
 //! | `sqlite` | [`SqliteStore`](https://docs.rs/leasehold/latest/leasehold/sqlite/struct.SqliteStore.html), a table in a file, for processes of one host ([STORES.md]) |
+//! | `signals` (default) | [`Stop::on_signals`], on Unix |
 //! | `ring` (default), `aws-lc-rs`, `fips` | the cryptography of TLS |
 //! | `metrics` | [`MetricsObserver`](https://docs.rs/leasehold/latest/leasehold/metrics/struct.MetricsObserver.html), for the `metrics` facade |
+//! | `serde` | `serde::Serialize` for [`Status`] and [`Transition`] |
 //! | `json` | [`RecordNotes::to_json`](https://docs.rs/leasehold/latest/leasehold/store/struct.RecordNotes.html), for your own store; each feature of a store includes `json` |
 //!
 //! - Without default features, the crate has [`store::MemoryStore`] and accepts your own [`store::Store`]. A feature

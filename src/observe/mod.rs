@@ -5,5 +5,7 @@ pub(crate) mod health;
 pub(crate) mod metrics_observer;
 pub(crate) mod observations;
 pub(crate) mod observer;
+#[cfg(feature = "serde")]
+mod serialize;
 pub(crate) mod status;
 pub(crate) mod transition;

@@ -13,6 +13,9 @@ use crate::util::sync::{Arc, Weak};
 ///
 /// The transitions of one elector are totally ordered. Exactly one `StoppedLeading` follows each `StartedLeading`.
 ///
+/// [`Display`](std::fmt::Display) shows one line for people. With the feature `serde`, a transition is a map such as
+/// `{"transition": "new_leader", "identity": "a", "address": null}`, and a reason is its text.
+///
 /// # Examples
 ///
 /// ```no_run

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::Value;
 
-use crate::files::root;
+use crate::files::{files, read, root};
 
 /// All features except `_internals` and `fips`.
-const FEATURES: &str = "aws-lc-rs,etcd,json,kubeconfig,metrics,mysql,postgres,ring,signals,sqlite";
+const FEATURES: &str = "aws-lc-rs,etcd,json,kubeconfig,metrics,mysql,postgres,ring,serde,signals,sqlite";
 
 /// Maximum number of names at the crate root, except modules.
 const ROOT_NAMES: usize = 30;
@@ -29,6 +30,37 @@ fn public_api_does_not_grow_by_accident() {
     for wanted in ["LeaderElector::block_until_leader", "client_go::run", "client_go::Callbacks::on_started_leading"] {
         assert!(functions.iter().any(|path| *path == wanted), "{wanted} is not counted: {functions:#?}");
     }
+}
+
+/// The modules that the feature `_internals` makes public.
+const INTERNALS: [&str; 4] = ["composite", "election", "fuzzing", "util"];
+
+/// The files that may use these modules: the simulation, the models, the thread models, and the fuzz targets with their
+/// measurements of memory.
+const USERS: [&str; 5] = [
+    "tests/protocol",
+    "tests/threads",
+    "tests/behaviour/corpora.rs",
+    "tests/behaviour/heap",
+    "tests/support/allocation.rs",
+];
+
+#[test]
+fn internals_are_used_by_models_benchmarks_and_fuzzing_alone() {
+    let mut found = BTreeSet::new();
+    for path in ["tests", "examples", "crates", "docs"].into_iter().flat_map(files) {
+        let is_source = path.extension().is_some_and(|extension| extension == "rs" || extension == "md");
+        if is_source && !path.iter().any(|folder| folder == "target") {
+            let text = read(&path);
+            if INTERNALS.iter().any(|module| text.contains(&format!("use leasehold::{module}"))) {
+                found.insert(path);
+            }
+        }
+    }
+    let is_user = |path: &PathBuf| USERS.iter().any(|user| path.starts_with(user));
+    assert!(found.iter().filter(|path| is_user(path)).count() > 20, "{found:#?}");
+    found.retain(|path| !is_user(path));
+    assert!(found.is_empty(), "only the files in `USERS`, `benches` and `fuzz` may use internals: {found:#?}");
 }
 
 /// The exported items, by their paths without the name of the crate.

@@ -12,7 +12,8 @@ mod prometheus;
 /// A snapshot of an elector's state and counters, returned by [`LeaderElector::status`].
 ///
 /// [`Display`](std::fmt::Display) shows one line for people. [`write_prometheus`](Self::write_prometheus) writes
-/// metrics.
+/// metrics. With the feature `serde`, a status is data with the fields below, and with `identity` in place of
+/// `settings`. Durations are seconds, in fields whose names end with `_seconds`, and errors are their texts.
 ///
 /// [`LeaderElector::status`]: crate::LeaderElector::status
 ///
