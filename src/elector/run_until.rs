@@ -11,7 +11,7 @@ use crate::leadership::stop::Stop;
 use crate::util::log_fields::log_with;
 use crate::util::sync::Instant;
 use crate::util::sync::channel::{self, Receiver};
-use crate::util::work_failures::WorkFailures;
+use crate::util::work_failures::{WorkFailures, with_causes};
 
 impl LeaderElector {
     /// Runs `work` in every term of this candidate, one term after another, until a stop.
@@ -79,8 +79,9 @@ impl LeaderElector {
                     retry_period.saturating_sub(began.elapsed())
                 }
                 Err(error) => {
-                    let (error, pause) = (Error::Work(error.into()), failures.pause(began.elapsed()));
-                    log_with!(Level::Error, fields; "{error}");
+                    let pause = failures.pause(began.elapsed());
+                    log_with!(Level::Error, fields; "the work failed: {}", with_causes(&*error));
+                    let error = Error::Work(error.into());
                     if stop.is_stopped() {
                         return Err(error);
                     }

@@ -20,7 +20,7 @@ use crate::util::debug_fields::debug_fields;
 use crate::util::sync::channel;
 use crate::util::sync::channel::{Receiver, Sender, select};
 use crate::util::sync::{Arc, thread};
-use crate::util::work_failures::WorkFailures;
+use crate::util::work_failures::{WorkFailures, with_causes};
 
 /// A division of shards over processes, in which each shard has at most one owner.
 ///
@@ -285,7 +285,7 @@ fn run_again(
         let index = shard.index();
         let (level, text) = match outcome {
             Ok(()) => (Level::Info, format!("worker of shard {index} returned")),
-            Err(error) => (Level::Error, format!("worker of shard {index} failed: {error}")),
+            Err(error) => (Level::Error, format!("worker of shard {index} failed: {}", with_causes(&*error))),
         };
         core.log(level, format!("{text}; running the worker again in {}", humantime::format_duration(pause)));
         if !shard.wait(pause) {

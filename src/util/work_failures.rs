@@ -24,9 +24,18 @@ impl WorkFailures {
     }
 }
 
+/// Returns the text of an error and of its causes.
+///
+/// The texts of many errors, such as those of database clients, contain no cause.
+pub(crate) fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
+    let errors = std::iter::successors(Some(error), |error| error.source());
+    errors.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::{StoreError, StoreErrorKind};
 
     #[test]
     fn pause_doubles_until_work_has_run_for_a_minute() {
@@ -34,5 +43,12 @@ mod tests {
         let mut pause = |took| failures.pause(Duration::from_secs(took)).as_secs();
         assert_eq!([0, 0, 0, 59, 0, 0, 0, 0].map(&mut pause), [1, 2, 4, 8, 16, 32, 60, 60]);
         assert_eq!([60, 0].map(pause), [1, 2]);
+    }
+
+    #[test]
+    fn causes_follow_the_error() {
+        let cause = std::io::Error::other("no route");
+        let error = StoreError::new(StoreErrorKind::Unavailable, "lost").with_source(cause);
+        assert_eq!(with_causes(&error), "lost: no route");
     }
 }

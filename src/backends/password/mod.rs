@@ -71,6 +71,7 @@ pub struct Password {
 impl Password {
     /// Creates a password that `source` returns.
     ///
+    /// A line break at the end of the text is not a part of the password.
     /// An error or a panic of `source` fails the call with [`Unauthorized`](crate::store::StoreErrorKind::Unauthorized).
     pub fn from_source<F, E>(source: F) -> Self
     where
@@ -150,7 +151,10 @@ impl Password {
             let cause = clean(&error.to_string(), LONGEST_CAUSE);
             Error::new(NetErrorKind::Credentials, format!("cannot get the password: {cause}"))
         });
-        let password = Secret::new(password?);
+        let password = password?;
+        // Files and programs end a text with a line break.
+        let line = password.strip_suffix('\n').unwrap_or(&password);
+        let password = Secret::new(line.strip_suffix('\r').unwrap_or(line));
         let mut returned = self.returned.lock();
         returned.retain(|other| *other != password);
         returned.push(password.clone());
