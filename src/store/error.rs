@@ -15,7 +15,7 @@ use std::time::Duration;
 /// let error = StoreError::new(StoreErrorKind::Forbidden, "no `get` on leases");
 /// assert!(!error.is_transient());
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct StoreError {
     kind: StoreErrorKind,
     message: String,
@@ -158,6 +158,13 @@ impl StoreError {
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
+    }
+}
+
+// `fn main() -> Result` prints `Debug`.
+impl fmt::Debug for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

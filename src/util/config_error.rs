@@ -17,7 +17,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 /// assert_eq!(error.field(), "renew_deadline");
 /// assert!(error.to_string().contains("less than lease_duration (15s)"));
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ConfigError {
     field: &'static str,
     value: String,
@@ -55,6 +55,13 @@ impl ConfigError {
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} is {}: {}", self.field, self.value, self.rule)
+    }
+}
+
+// `fn main() -> Result` prints `Debug`.
+impl fmt::Debug for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
