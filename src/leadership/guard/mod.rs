@@ -234,9 +234,9 @@ impl Leadership {
     ///
     /// Once this method has returned `false`, it never returns `true` again.
     ///
-    /// This method is the safety check. It costs one atomic load and one clock read, without a lock or an allocation.
-    /// The result is exact even if every other thread of the process is stopped. Time during which the machine is
-    /// suspended counts.
+    /// This method is the safety check. It costs two or three atomic loads and one clock read, without a lock or an
+    /// allocation. The result is exact even if every other thread of the process is stopped. Time during which the
+    /// machine is suspended counts.
     ///
     /// No check can stop work that has already passed the check. The [fencing token](Self::fencing_token) protects
     /// against such work.
