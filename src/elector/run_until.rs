@@ -8,6 +8,7 @@ use crate::elector::leader_elector::LeaderElector;
 use crate::leadership::error::Error;
 use crate::leadership::guard::LeaderGuard;
 use crate::leadership::stop::Stop;
+use crate::leadership::term::TermEnded;
 use crate::util::log_fields::log_with;
 use crate::util::sync::Instant;
 use crate::util::sync::channel::{self, Receiver};
@@ -19,7 +20,7 @@ impl LeaderElector {
     /// Blocks until [`stop`](Stop::stop) is requested. The work runs on its own thread, inside [`LeaderGuard::scope`],
     /// and must return soon after the term has ended. This method waits for the work.
     ///
-    /// - **`Ok`.** The lease is released. The candidate campaigns again a retry period after the start of the term.
+    /// - **`Ok`, or the error of `guard.check()?`.** The lease is released. The candidate campaigns again a retry period after the start of the term.
     ///   Work that is complete for good calls [`stop`](Stop::stop) first.
     /// - **`Err`.** The error is logged at level `error`, and the lease is released. The candidate waits 1 s before it
     ///   campaigns again, twice as long after each further error, and at most 1 min. Other candidates may lead
@@ -74,6 +75,8 @@ impl LeaderElector {
             let outcome = run_work(&guard, || work(&guard), step_down_at_stop);
             drop(guard);
             let pause = match outcome {
+                // `guard.check()?` returns this error at the end of the term, which is not a failure of the work.
+                Err(error) if error.is::<TermEnded>() => retry_period.saturating_sub(began.elapsed()),
                 Ok(()) => {
                     failures = WorkFailures::default();
                     retry_period.saturating_sub(began.elapsed())
