@@ -2,10 +2,11 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 
 use parking_lot::Mutex;
 
+use super::without_line_break;
 use crate::store::CallContext;
 use crate::util::program::{Programs, RunFailure};
 use crate::util::sync::channel::bounded;
@@ -49,12 +50,11 @@ impl Drop for PasswordCommand {
 }
 
 /// Returns the password from the result of a run. No error quotes the output.
-fn password(ended: Result<(std::process::ExitStatus, Vec<u8>), RunFailure>) -> io::Result<String> {
+fn password(ended: Result<(ExitStatus, Vec<u8>), RunFailure>) -> io::Result<String> {
     match ended {
         Ok((status, output)) if status.success() => {
             let text = String::from_utf8(output).map_err(|_| io::Error::other("the password is not UTF-8"))?;
-            let line = text.strip_suffix('\n').unwrap_or(&text);
-            let line = line.strip_suffix('\r').unwrap_or(line);
+            let line = without_line_break(&text);
             if line.is_empty() { Err(io::Error::other("the password is empty")) } else { Ok(line.to_owned()) }
         }
         Ok((status, _)) => Err(io::Error::other(format!("{status}; run the program manually to see its messages"))),

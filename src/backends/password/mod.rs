@@ -78,7 +78,9 @@ impl Password {
         F: Fn(&CallContext) -> Result<String, E> + Send + Sync + 'static,
         E: Into<Box<dyn StdError + Send + Sync>>,
     {
-        let source: Arc<Source> = Arc::new(move |call: &CallContext| source(call).map_err(Into::into));
+        let source: Arc<Source> = Arc::new(move |call: &CallContext| {
+            source(call).map(|text| without_line_break(&text).to_owned()).map_err(Into::into)
+        });
         Self { source: Some(source), ..Self::default() }
     }
 
@@ -90,7 +92,8 @@ impl Password {
     pub fn from_command(command: Command) -> Self {
         let command = Arc::new(PasswordCommand::new(command));
         let source = Arc::clone(&command);
-        Self { command: Some(command), ..Self::from_source(move |call| source.run(call)) }
+        let source: Arc<Source> = Arc::new(move |call: &CallContext| source.run(call).map_err(Into::into));
+        Self { source: Some(source), command: Some(command), ..Self::default() }
     }
 
     /// Kills the running programs of [`from_command`](Self::from_command).
@@ -151,10 +154,7 @@ impl Password {
             let cause = clean(&error.to_string(), LONGEST_CAUSE);
             Error::new(NetErrorKind::Credentials, format!("cannot get the password: {cause}"))
         });
-        let password = password?;
-        // Files and programs end a text with a line break.
-        let line = password.strip_suffix('\n').unwrap_or(&password);
-        let password = Secret::new(line.strip_suffix('\r').unwrap_or(line));
+        let password = Secret::new(password?);
         let mut returned = self.returned.lock();
         returned.retain(|other| *other != password);
         returned.push(password.clone());
@@ -179,6 +179,12 @@ impl Password {
         let known = self.fixed.iter().chain(&*returned).map(|secret| secret.expose().as_bytes());
         known.filter(|secret| secret.len() >= shortest).for_each(|secret| echo::redact(secret, text));
     }
+}
+
+/// Returns a text without a line break at its end, with which files and programs end a text.
+fn without_line_break(text: &str) -> &str {
+    let line = text.strip_suffix('\n').unwrap_or(text);
+    line.strip_suffix('\r').unwrap_or(line)
 }
 
 impl From<&str> for Password {

@@ -385,6 +385,9 @@ mod tests {
         };
         for url in ["http://10.0.0.1:8080", "http://api.test", "http://localhost.api.test", "http://[fd00::1]"] {
             refused(plain(url).with_token("hunter2"), "token");
+            // `me:hunter2` in Base64, as from a kubeconfig.
+            let auth = AuthConfig::Fixed(Secret::new("Basic bWU6aHVudGVyMg=="));
+            refused(ClientConfig { auth, ..plain(url) }, "password");
             refused(plain(url).with_token_file("/tmp/hunter2"), "tokenFile");
             assert!(
                 crate::backends::kubernetes::client::Client::new(plain(url)).is_ok(),
