@@ -3,19 +3,21 @@
 //! Run `cargo bench --bench micro`, or `cargo bench --bench micro -- TEXT` for the benchmarks whose names contain TEXT.
 
 use std::hint::black_box;
-use std::io::Write;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use leasehold::election::candidate::Candidate;
 use leasehold::election::candidate::messages::{Effect, Input};
 use leasehold::election::{Operation, Step, StoreRequest, StoreResponse};
 use leasehold::group::LeaseGroup;
+use leasehold::kubernetes::Client;
 use leasehold::kubernetes::LeaseStore;
-use leasehold::kubernetes::{Client, ClientConfig};
 use leasehold::store::{CallContext, CancelToken, MemoryStore, Store, StoreData, VersionedRecord};
 use leasehold::util::clock::{Moment, Now};
 use leasehold::{Event, LeaderElector, LeaderElectorBuilder, LeaderGuard, Observer};
 use leasehold_testing::{ApiServer, User};
+
+#[path = "../tests/support/client_config.rs"]
+mod client_config;
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// The number of calls per sample, because one call is too short to measure.
@@ -248,8 +250,5 @@ fn store(tls: bool) -> (ApiServer, LeaseStore) {
 }
 
 fn client(server: &ApiServer) -> Client {
-    let mut file = tempfile::NamedTempFile::new().expect("a file");
-    file.write_all(server.kubeconfig("candidate").as_bytes()).expect("a kubeconfig");
-    let config = ClientConfig::from_kubeconfig(Some(file.path()), None).expect("a cluster");
-    Client::new(config).expect("a client")
+    Client::new(client_config::config_of(&server.kubeconfig("candidate")).expect("a cluster")).expect("a client")
 }

@@ -13,9 +13,8 @@ use leasehold::{LeaderElector, LeaderGuard};
 use leasehold_testing::{ApiServer, Fault, FaultHandle, Resource, Verb};
 use serde_json::json;
 
-#[path = "../tests/support/kubeconfig.rs"]
-#[allow(dead_code, reason = "other users write kubeconfigs")]
-mod kubeconfig;
+#[path = "../tests/support/client_config.rs"]
+mod client_config;
 #[path = "../tests/support/proxy.rs"]
 #[allow(dead_code, reason = "other users cause faults")]
 mod proxy;

@@ -10,9 +10,8 @@ use leasehold::kubernetes::Client;
 use leasehold::{LeaderElector, Transition};
 use leasehold_testing::ApiServer;
 
-#[path = "../tests/support/kubeconfig.rs"]
-#[allow(dead_code, reason = "other users write kubeconfigs")]
-mod kubeconfig;
+#[path = "../tests/support/client_config.rs"]
+mod client_config;
 #[path = "../tests/support/proxy.rs"]
 #[allow(dead_code, reason = "other users cause faults")]
 mod proxy;

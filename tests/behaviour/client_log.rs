@@ -351,7 +351,7 @@ fn no_record_holds_a_part_of_a_token_however_long_the_head_is() {
         };
         let kubeconfig = kubeconfig::with(&format!("server: '{url}'"), &user);
         let (log, result) = heard(|| {
-            let config = kubeconfig::config_of(&kubeconfig)?;
+            let config = support::client_config::config_of(&kubeconfig)?;
             get(&Client::new(config)?)
         });
         let what = format!("{:.6} of {length} bytes and {} groups", sent, groups.len());

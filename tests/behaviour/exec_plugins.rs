@@ -64,7 +64,7 @@ fn config(directory: &Path, server: &str, ca: &str) -> ClientConfig {
     let plugin = format!("command: /bin/sh, args: ['{}']", directory.join("plugin.sh").display());
     let user = format!("exec: {{ apiVersion: client.authentication.k8s.io/v1, {plugin} }}");
     let text = kubeconfig::with(&format!("server: '{server}', {ca}"), &user);
-    kubeconfig::config_in(&text, directory).expect("a configuration")
+    support::client_config::config_in(&text, directory).expect("a configuration")
 }
 
 /// Returns a shell command that prints an `ExecCredential`.

@@ -47,7 +47,7 @@ fn everything_shown(kubeconfig: &str, directory: &Path, timeout: Duration) -> St
     // All tests share one log, which must contain no secret of any test.
     listen();
     let mut shown = String::new();
-    let config = match kubeconfig::config_in(kubeconfig, directory) {
+    let config = match support::client_config::config_in(kubeconfig, directory) {
         Ok(config) => config,
         Err(error) => return format!("{error} {error:?} {}", log()),
     };

@@ -10,7 +10,7 @@ use leasehold_testing::{ApiServer, User};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::kubeconfig::config_of;
+use super::client_config::config_of;
 use super::real::Real;
 
 pub const NAMESPACE: &str = "leasehold-tests";

@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 pub mod authority;
+pub mod client_config;
 pub mod cluster;
 pub mod command;
 pub mod etcd;

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use leasehold::kubernetes::ClientConfig;
 use parking_lot::{Condvar, Mutex};
 
-use super::kubeconfig::config_of;
+use super::client_config::config_of;
 
 /// The behavior of the proxy.
 #[derive(Clone, Copy, PartialEq)]

@@ -11,8 +11,8 @@ use crate::faults::kinds::{
     APPLIED, LIES, NOT_AN_API_SERVER, NOT_THE_LEASE, PAUSES, REFUSALS, REFUTED, SILENCE, STALE, each,
 };
 use crate::faults::place::{Place, server};
+use crate::support::client_config::config_in;
 use crate::support::cluster::NAMESPACE;
-use crate::support::kubeconfig::config_in;
 use crate::support::{SOON, lost, wait_until};
 
 #[test]

@@ -2,17 +2,17 @@
 //!
 //! The last test reads the largest Lease that a server accepts.
 
-use std::io::Write;
 use std::time::Duration;
 
 use leasehold::etcd::{EtcdConfig, EtcdStore};
 use leasehold::kubernetes::LeaseStore;
-use leasehold::kubernetes::{Client, ClientConfig, ErrorKind, Method, Request};
+use leasehold::kubernetes::{Client, ErrorKind, Method, Request};
 use leasehold::store::{CallContext, CancelToken, LeaderElectionRecord, Store, StoreErrorKind, WatchEvent, WatchScope};
 use leasehold_testing::{ApiServer, Fault, Resource, Verb};
 use serde_json::{Value, json};
 
 use crate::allocation::measure;
+use crate::client_config::config_of;
 
 pub const SOON: Duration = Duration::from_secs(60);
 
@@ -36,10 +36,7 @@ const LONGEST: usize = 4 << 20;
 const LONGEST_LEASE: usize = 3 << 20;
 
 fn client(server: &ApiServer) -> Client {
-    let mut file = tempfile::NamedTempFile::new().expect("a file");
-    file.write_all(server.kubeconfig("admin").as_bytes()).expect("a kubeconfig");
-    let config = ClientConfig::from_kubeconfig(Some(file.path()), None).expect("a configuration");
-    Client::new(config).expect("a client")
+    Client::new(config_of(&server.kubeconfig("admin")).expect("a configuration")).expect("a client")
 }
 
 fn store(server: &ApiServer) -> LeaseStore {

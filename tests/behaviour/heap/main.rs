@@ -5,6 +5,8 @@
 mod allocation;
 
 mod answers;
+#[path = "../../support/client_config.rs"]
+mod client_config;
 mod rows;
 mod sessions;
 
