@@ -6,7 +6,6 @@ use std::process::{Command, ExitStatus, Stdio};
 
 use parking_lot::Mutex;
 
-use super::without_line_break;
 use crate::store::CallContext;
 use crate::util::program::{Programs, RunFailure};
 use crate::util::sync::channel::bounded;
@@ -66,6 +65,12 @@ fn password(ended: Result<(ExitStatus, Vec<u8>), RunFailure>) -> io::Result<Stri
         }
         Err(RunFailure::Closed) => Err(io::Error::other("not run, because the password is closed")),
     }
+}
+
+/// Returns a text without a line break at its end, with which files and programs end a text.
+pub(super) fn without_line_break(text: &str) -> &str {
+    let line = text.strip_suffix('\n').unwrap_or(text);
+    line.strip_suffix('\r').unwrap_or(line)
 }
 
 #[cfg(all(test, unix))]

@@ -12,7 +12,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Instant;
 
-use command::PasswordCommand;
+use command::{PasswordCommand, without_line_break};
 use parking_lot::Mutex;
 
 use crate::net::echo;
@@ -179,12 +179,6 @@ impl Password {
         let known = self.fixed.iter().chain(&*returned).map(|secret| secret.expose().as_bytes());
         known.filter(|secret| secret.len() >= shortest).for_each(|secret| echo::redact(secret, text));
     }
-}
-
-/// Returns a text without a line break at its end, with which files and programs end a text.
-fn without_line_break(text: &str) -> &str {
-    let line = text.strip_suffix('\n').unwrap_or(text);
-    line.strip_suffix('\r').unwrap_or(line)
 }
 
 impl From<&str> for Password {
