@@ -1,8 +1,8 @@
 //! Counts the terms that an elector, client-go and `leasehold run` lose on an API server that answers late.
 //!
-//! Run `tests/client-go/build`, `cargo build -p leasehold-cli` and `cargo bench --bench slow`. Arguments are
-//! delays in seconds. Each delay runs on the in-memory server and on kube-apiserver, all at the same time, behind a proxy
-//! that delays the answers. The default settings apply.
+//! Run `tests/client-go/build`, `cargo build -p leasehold-cli` and `cargo bench --bench slow`. Arguments are delays in
+//! seconds. Each delay runs on the in-memory server and on kube-apiserver, all at the same time, behind a proxy that
+//! delays the answers. The default settings apply.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -11,12 +11,12 @@ use std::thread;
 use std::time::Duration;
 
 use leasehold::LeaderElector;
-use leasehold::kubernetes::Method;
+use support::api::Method;
 
 #[path = "../tests/support/mod.rs"]
 mod support;
 
-use support::cluster::{Cluster, NAMESPACE, client, request};
+use support::cluster::{Cluster, NAMESPACE, client};
 use support::proxy::{Faults, Proxy};
 use support::{in_target, wait_until};
 
@@ -90,11 +90,11 @@ fn measure(cluster: &Cluster, delay: f64, scratch: &Path) -> [usize; 3] {
             scope.spawn(|| losses_of_a_process(client_go, &phase)),
             scope.spawn(|| losses_of_a_process(run, &phase)),
         ];
-        let admin = cluster.client("admin");
+        let admin = cluster.api("admin");
         wait_until("all lead", || {
             [&elector_lease, &client_go_lease, &run_lease]
                 .iter()
-                .all(|lease| request(&admin, Method::Get, &format!("{}/{lease}", cluster.path(false)), None).is_ok())
+                .all(|lease| admin.request(Method::GET, &format!("{}/{lease}", cluster.path(false)), None).is_ok())
         });
         thread::sleep(Duration::from_secs(5));
         proxy.set(Faults::AnswersLate(Duration::from_secs_f64(delay)));

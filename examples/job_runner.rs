@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::{select, tick};
-use leasehold::{LeaderElector, LeaderGuard, Stop, TermEnded};
+use leasehold::{LeaderElector, LeaderGuard, Status, Stop, TermEnded};
 use tiny_http::{Request, Response, Server};
 
 struct Job {
@@ -107,7 +107,7 @@ fn answer(elector: &LeaderElector, request: Request) {
 
 fn metrics(elector: &LeaderElector) -> Result<String, fmt::Error> {
     let mut text = String::new();
-    elector.status().write_prometheus(&mut text)?;
+    Status::write_prometheus([&elector.status()], &mut text)?;
     for Job { name, runs, left, .. } in &JOBS {
         writeln!(text, "job_runs_total{{job=\"{name}\"}} {}", runs.load(Ordering::Relaxed))?;
         writeln!(text, "job_runs_left_total{{job=\"{name}\"}} {}", left.load(Ordering::Relaxed))?;

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, after, bounded, never, select, tick};
 use leasehold::kubernetes::{Client, ClientConfig};
-use leasehold::{LeaderElector, LeaderGuard, Leadership, ProgressHandle, Stop, Transition};
+use leasehold::{LeaderElector, LeaderGuard, Leadership, ProgressHandle, Status, Stop, Transition};
 use leasehold_testing::ApiServer;
 
 struct Job(u64);
@@ -79,8 +79,8 @@ fn answer(elector: &LeaderElector, client: &Client, request: tiny_http::Request)
         },
         "/metrics" => {
             let mut text = String::new();
-            let written = elector.status().write_prometheus(&mut text);
-            match written.and_then(|()| client.counters().write_prometheus(&mut text)) {
+            let written = Status::write_prometheus([&elector.status()], &mut text);
+            match written.and_then(|()| Client::write_prometheus([client], &mut text)) {
                 Ok(()) => (200, text),
                 Err(error) => (500, error.to_string()),
             }

@@ -60,14 +60,13 @@
 //! - tables in SQLite, PostgreSQL and MySQL;
 //! - any implementation of [`store::Store`].
 //!
-//! The crate contains a small HTTP/1.1 client for the API server ([`kubernetes`]). Async code, other uses of the
-//! Kubernetes API, and elections of more than one leader are out of scope.
+//! Async code, other uses of the Kubernetes API, and elections of more than one leader are out of scope.
 //!
 //! # Features
 //!
 //! | Feature | Adds |
 //! | --- | --- |
-//! | `kubernetes` (default) | Leases, and the client for the Kubernetes API |
+//! | `kubernetes` (default) | Leases and other objects of a Kubernetes API server |
 //! | `kubeconfig` (default) | support for kubeconfig files |
 //! | `etcd` | [`EtcdStore`](https://docs.rs/leasehold/latest/leasehold/etcd/struct.EtcdStore.html), records in etcd, without a Kubernetes cluster |
 //! | `postgres` | [`PostgresStore`](https://docs.rs/leasehold/latest/leasehold/postgres/struct.PostgresStore.html), a table in PostgreSQL, with a small client of this crate |
@@ -206,7 +205,7 @@ pub use leadership::progress::ProgressHandle;
 pub use leadership::release_all::release_all;
 pub use leadership::stop::Stop;
 pub use leadership::term::TermEnded;
-#[cfg(feature = "_server")]
+#[cfg(feature = "_tls")]
 pub use net::tls::config::TlsConfig;
 pub use observe::health::{HealthCheck, Unhealthy};
 pub use observe::observer::{Event, Observer, RequestOutcome};

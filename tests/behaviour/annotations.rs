@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::kubernetes::Method;
+use crate::support::api::Method;
 use leasehold::kubernetes::{ConfigMapStore, OwnerReference};
 use leasehold::store::{CallContext, CancelToken, LeaderElectionRecord, Store, StoreErrorKind};
 use leasehold::{LeaderElector, LeaderElectorBuilder};
 use serde_json::{Value, json};
 
 use crate::on_both_servers;
-use crate::support::cluster::{Cluster, NAMESPACE, brief, request};
+use crate::support::cluster::{Cluster, NAMESPACE, brief};
 use crate::support::kind::Kind;
 use crate::support::{SOON, wait_until};
 
@@ -54,10 +54,10 @@ impl<'a> Object<'a> {
 
     fn request(&self, method: Method, body: Option<&Value>) -> Value {
         let path = match method {
-            Method::Post => self.kind.collection(),
+            Method::POST => self.kind.collection(),
             _ => format!("{}/{}", self.kind.collection(), self.name),
         };
-        request(&self.cluster.client("admin"), method, &path, body).expect("an answer")
+        self.cluster.api("admin").request(method, &path, body).expect("an answer")
     }
 
     /// Creates the object with other content, and with `annotation` as its record, if given.
@@ -78,11 +78,11 @@ impl<'a> Object<'a> {
         if let Some(annotation) = annotation {
             object["metadata"]["annotations"][KEY] = json!(annotation);
         }
-        self.request(Method::Post, Some(&object))
+        self.request(Method::POST, Some(&object))
     }
 
     fn get(&self) -> Value {
-        self.request(Method::Get, None)
+        self.request(Method::GET, None)
     }
 
     fn record(&self) -> Value {

@@ -1,14 +1,14 @@
 //! Electors on two objects, beside electors on one of them, on both servers.
 
+use crate::support::api::Method;
 use leasehold::client_go::ResourceLock;
-use leasehold::kubernetes::Method;
 use leasehold::kubernetes::OwnerReference;
 use leasehold::store::Store;
 use leasehold::{LeaderElector, LeaderElectorBuilder, StopReason};
 use serde_json::Value;
 
 use crate::on_both_servers;
-use crate::support::cluster::{Cluster, NAMESPACE, brief, request};
+use crate::support::cluster::{Cluster, NAMESPACE, brief};
 use crate::support::kind::Kind;
 use crate::support::stores::call;
 use crate::support::{A_WHILE, SOON, lost, wait_until};
@@ -56,13 +56,13 @@ impl<'a> Fleet<'a> {
 
     fn object(&self, kind: Kind, method: Method) -> Value {
         let path = format!("{}/{}", kind.collection(), self.name);
-        request(&self.cluster.client("admin"), method, &path, None).expect("the object")
+        self.cluster.api("admin").request(method, &path, None).expect("the object")
     }
 
     /// Returns the holder and the duration of each record.
     fn records(&self) -> [(String, i64); 2] {
         self.pair.map(|kind| {
-            let record = kind.record(&self.object(kind, Method::Get));
+            let record = kind.record(&self.object(kind, Method::GET));
             let holder = record["holderIdentity"].as_str().unwrap_or_default().to_owned();
             (holder, record["leaseDurationSeconds"].as_i64().expect("a duration"))
         })
@@ -111,7 +111,7 @@ fn a_deletion_of_either_object_ends_the_term(cluster: &Cluster) {
         let elector = fleet.on_both("a");
         for kind in fleet.pair {
             let guard = elector.block_until_leader().expect("a term");
-            fleet.object(kind, Method::Delete);
+            fleet.object(kind, Method::DELETE);
             assert_eq!(lost(&guard, "after a deletion"), StopReason::Superseded { by: None });
             drop(guard);
         }
@@ -135,12 +135,12 @@ fn labels_owners_and_events_are_of_every_kind_that_a_lock_names(cluster: &Cluste
         let guard = elector.block_until_leader().expect("a term");
         for kind in kinds {
             let path = format!("{}/{name}", kind.collection());
-            let object = request(&cluster.client("admin"), Method::Get, &path, None).expect("the object");
+            let object = cluster.api("admin").request(Method::GET, &path, None).expect("the object");
             assert_eq!(object["metadata"]["labels"]["team"], "red", "{lock:?} {kind:?}");
             assert_eq!(object["metadata"]["ownerReferences"][0]["kind"], "Deployment", "{lock:?} {kind:?}");
             wait_until("its event", || {
                 let path = format!("/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events");
-                let events = request(&cluster.client("admin"), Method::Get, &path, None).expect("events");
+                let events = cluster.api("admin").request(Method::GET, &path, None).expect("events");
                 let events = events["items"].as_array().cloned().unwrap_or_default();
                 events.iter().any(|event| {
                     event["regarding"]["uid"] == object["metadata"]["uid"] && event["note"] == "a became leader"

@@ -14,15 +14,17 @@ use std::time::{Duration, Instant};
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use crossbeam_channel::{Receiver, Sender, bounded};
+use leasehold::TlsConfig;
 use leasehold::etcd::{EtcdConfig, EtcdStore};
-use leasehold::kubernetes::{Client, ClientConfig, ClientError, Method, Request, Response};
-use leasehold::store::{CallContext, CancelToken, Store};
+use leasehold::kubernetes::{Client, ClientConfig, LeaseStore};
+use leasehold::store::{CallContext, CancelToken, Store, StoreError, StoreErrorKind, VersionedRecord, WatchScope};
 use leasehold_testing::ApiServer;
 use log::{Level, LevelFilter};
 use parking_lot::Mutex;
 use support::cluster::client_of;
 use support::kubeconfig::{self, exec_credential};
 use support::logged::{self, Logged};
+use support::stores::held_by;
 use support::{AT_ONCE, SOON};
 
 // ---- the log of a test ----
@@ -97,7 +99,7 @@ fn serve(answers: Vec<String>) -> (String, JoinHandle<Vec<String>>) {
 fn read_head(connection: &mut TcpStream) -> String {
     let mut head = Vec::new();
     let mut chunk = [0; 65536];
-    while !head.ends_with(b"\r\n\r\n") {
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
         let length = connection.read(&mut chunk).expect("a request");
         assert!(length > 0, "it ends inside a head: {}", String::from_utf8_lossy(&head));
         head.extend_from_slice(&chunk[..length]);
@@ -106,19 +108,23 @@ fn read_head(connection: &mut TcpStream) -> String {
 }
 
 fn answer(code: &str, headers: &str) -> String {
-    format!("HTTP/1.1 {code}\r\ncontent-length: 2\r\n{headers}\r\n{{}}")
+    format!("HTTP/1.1 {code}\r\ncontent-length: {}\r\n{headers}\r\n{LEASE}", LEASE.len())
 }
 
-fn get(client: &Client) -> Result<Response, ClientError> {
+const COLLECTION: &str = "/apis/coordination.k8s.io/v1/namespaces/team/leases";
+
+const LEASE: &str = r#"{"kind":"Lease","metadata":{"name":"jobs","uid":"u","resourceVersion":"7"},"spec":{}}"#;
+
+fn leases(client: &Client) -> LeaseStore {
+    LeaseStore::new(client.clone(), "team").expect("a store")
+}
+
+fn get(client: &Client) -> Result<Option<VersionedRecord>, StoreError> {
     get_until(client, &CancelToken::new())
 }
 
-fn get_until(client: &Client, cancel: &CancelToken) -> Result<Response, ClientError> {
-    let query = &[("limit", "1")];
-    client.request_with_cancel(
-        Request { method: Method::Get, path: "/version", query, body: None, timeout: SOON },
-        cancel,
-    )
+fn get_until(client: &Client, cancel: &CancelToken) -> Result<Option<VersionedRecord>, StoreError> {
+    leases(client).get("jobs", &CallContext::new(SOON, cancel.clone()))
 }
 
 fn client(url: &str) -> Client {
@@ -182,7 +188,7 @@ fn credential_run_ended_by_the_program_is_no_failure() {
             get_until(&client, &cancel)
         })
     });
-    assert_eq!(result.expect_err("rejected").status().map(|status| status.code), Some(401));
+    assert_eq!(result.expect_err("rejected").kind(), StoreErrorKind::Unauthorized);
     assert!(ours(&log, Level::Warn).is_empty(), "{:?}", ours(&log, Level::Warn));
     assert_eq!(server.join().expect("a server").len(), 1);
 }
@@ -206,11 +212,8 @@ fn request_is_one_line_with_status_duration_and_audit_id() {
     let lines: Vec<_> = ours(&log, Level::Debug).into_iter().map(untimed).collect();
     assert_eq!(
         lines,
-        [
-            "kubernetes: GET /version: 200 in _ ms, audit id 4f6e",
-            "kubernetes: GET /version: 409 in _ ms, audit id *****************[31m é",
-            "kubernetes: GET /version: 200 in _ ms",
-        ]
+        ["200 in _ ms, audit id 4f6e", "409 in _ ms, audit id *****************[31m é", "200 in _ ms"]
+            .map(|rest| format!("kubernetes: GET {COLLECTION}/jobs: {rest}"))
     );
     assert!(ours(&log, Level::Info).is_empty() && ours(&log, Level::Warn).is_empty());
 }
@@ -219,26 +222,28 @@ fn request_is_one_line_with_status_duration_and_audit_id() {
 fn a_request_without_an_answer_is_a_line_as_well() {
     let (url, server) = serve(vec![String::new()]);
     let client = client(&url);
-    let request = Request { method: Method::Put, path: "/version", query: &[], body: None, timeout: SOON };
-    let (log, result) = heard(|| client.request(request));
+    let call = CallContext::new(SOON, CancelToken::new());
+    let (log, result) = heard(|| leases(&client).create("jobs", held_by("a").as_write(), &call));
     result.expect_err("no answer");
     server.join().expect("a server");
     let lines: Vec<_> = ours(&log, Level::Debug).into_iter().map(untimed).collect();
     assert_eq!(lines.len(), 1, "{lines:?}");
     // A server that closes a connection with unread bytes resets the connection, so the error text varies.
-    assert!(lines[0].starts_with("kubernetes: PUT /version: no answer in _ ms: the "), "{lines:?}");
+    let beginning = format!("kubernetes: POST {COLLECTION}: no answer in _ ms: the ");
+    assert!(lines[0].starts_with(&beginning), "{lines:?}");
 }
 
 #[test]
 fn a_stream_is_one_line_when_it_opens() {
     let (url, server) = serve(vec![answer("200 OK", "audit-id: 4f6e\r\nwarning: 299 - \"soon gone\"\r\n")]);
     let client = client(&url);
-    let request = Request { method: Method::Get, path: "/watch", query: &[], body: None, timeout: SOON };
-    let (log, stream) = heard(|| client.stream(request, SOON, &CancelToken::new()));
-    drop(stream.expect("a stream"));
+    let cancel = CancelToken::new();
+    let end = &mut |_| cancel.cancel();
+    let (log, result) = heard(|| leases(&client).watch(WatchScope::Key("jobs"), None, &cancel, end));
+    assert_eq!(result.expect_err("it is cancelled").kind(), StoreErrorKind::Interrupted);
     server.join().expect("a server");
     let lines: Vec<_> = ours(&log, Level::Debug).into_iter().map(untimed).collect();
-    assert_eq!(lines, ["kubernetes: GET /watch: 200 in _ ms, audit id 4f6e"]);
+    assert_eq!(lines, [format!("kubernetes: GET {COLLECTION}: 200 in _ ms, audit id 4f6e")]);
     assert_eq!(ours(&log, Level::Warn), ["kubernetes: warning from the server: soon gone"]);
 }
 
@@ -312,8 +317,9 @@ fn hanging_logger_blocks_no_other_call_of_a_client() {
     let ca = tempfile::NamedTempFile::new().expect("a file");
     let trust = |server: &ApiServer| std::fs::write(ca.path(), server.ca_pem().expect("TLS")).expect("written");
     trust(&other);
-    let config = ClientConfig::new(&server.url()).and_then(|config| config.with_ca_file(ca.path()));
-    let client = Client::new(config.expect("a URL")).expect("a client");
+    let tls = TlsConfig::new().with_ca_file(ca.path()).expect("an authority");
+    let config = ClientConfig::new(&server.url()).expect("a URL").with_tls(tls);
+    let client = Client::new(config).expect("a client");
     trust(&server);
     beside_a_hang("tls: reloaded the CA bundle", || get(&client)).expect("the new authority");
 }
@@ -350,10 +356,7 @@ fn no_record_holds_a_part_of_a_token_however_long_the_head_is() {
             false => format!("{user}, as: jane, as-groups: [{}]", groups.join(", ")),
         };
         let kubeconfig = kubeconfig::with(&format!("server: '{url}'"), &user);
-        let (log, result) = heard(|| {
-            let config = support::client_config::config_of(&kubeconfig)?;
-            get(&Client::new(config)?)
-        });
+        let (log, result) = heard(|| get(&client_of(&kubeconfig)));
         let what = format!("{:.6} of {length} bytes and {} groups", sent, groups.len());
         result.unwrap_or_else(|error| panic!("{what}: {error}"));
         let heads = server.join().expect("a server");

@@ -5,9 +5,12 @@
 use crate::elector::listener::heard_here;
 use crate::on_both_servers;
 use crate::support::SOON;
-use crate::support::cluster::{Cluster, NAMESPACE, client_of, request, version};
-use leasehold::kubernetes::{ApiStatus, Client, ClientError, Method, Request, Stream};
-use leasehold::store::CancelToken;
+use crate::support::api::{Api, ApiError, Method};
+use crate::support::cluster::{Cluster, NAMESPACE, version};
+use crate::support::kind::Kind;
+use crate::support::stores::held_by;
+use leasehold::kubernetes::EndpointsStore;
+use leasehold::store::{CallContext, CancelToken, Store, WatchScope};
 use serde_json::{Value, json};
 
 on_both_servers! {
@@ -33,12 +36,12 @@ on_both_servers! {
     endpoints_warning_is_logged_once_per_client,
 }
 
-fn status(result: Result<Value, ClientError>) -> ApiStatus {
+fn status(result: Result<Value, ApiError>) -> Value {
     result.expect_err("a refusal").status().expect("a Status").clone()
 }
 
-fn is(status: &ApiStatus, code: u16, reason: &str) {
-    assert_eq!((status.code, status.reason.as_str()), (code, reason), "{status:?}");
+fn is(status: &Value, code: u64, reason: &str) {
+    assert_eq!((status["code"].as_u64(), status["reason"].as_str()), (Some(code), Some(reason)), "{status}");
 }
 
 fn held() -> Value {
@@ -50,7 +53,7 @@ fn held() -> Value {
 
 fn a_put_must_name_the_version_and_the_uid_of_the_lease(cluster: &Cluster) {
     let refuses = |lease: &Value, code, reason| {
-        is(&status(cluster.request(Method::Put, true, Some(lease))), code, reason);
+        is(&status(cluster.request(Method::PUT, true, Some(lease))), code, reason);
     };
     let stale = cluster.create(held());
     let mut unversioned = stale.clone();
@@ -68,40 +71,38 @@ fn a_put_must_name_the_version_and_the_uid_of_the_lease(cluster: &Cluster) {
 
 fn a_post_of_an_existing_lease_already_exists(cluster: &Cluster) {
     cluster.create(held());
-    is(&status(cluster.request(Method::Post, false, Some(&cluster.new_lease(held())))), 409, "AlreadyExists");
+    is(&status(cluster.request(Method::POST, false, Some(&cluster.new_lease(held())))), 409, "AlreadyExists");
 }
 
 fn a_post_with_a_version_is_an_error(cluster: &Cluster) {
     let mut lease = cluster.create(held());
     cluster.delete();
     lease["metadata"].as_object_mut().unwrap().remove("uid");
-    assert!(status(cluster.request(Method::Post, false, Some(&lease))).code >= 400);
+    assert!(status(cluster.request(Method::POST, false, Some(&lease)))["code"].as_u64() >= Some(400));
 }
 
 fn a_put_to_a_deleted_lease_creates_it(cluster: &Cluster) {
     let mut lease = cluster.create(held());
     cluster.delete();
     let uid = lease["metadata"].as_object_mut().unwrap().remove("uid");
-    let (path, body) = (&cluster.path(true), Some(&lease));
-    let put = Request { method: Method::Put, path, query: &[], body, timeout: SOON };
-    let answer = cluster.client("admin").request(put).expect("it is created");
-    assert_eq!(answer.status, 201);
+    let (code, _) = cluster.api("admin").send(Method::PUT, &cluster.path(true), Some(&lease)).expect("it is created");
+    assert_eq!(code, 201);
     assert_ne!(cluster.lease().unwrap()["metadata"].get("uid").cloned(), uid);
 }
 
 fn put_to_a_deleted_config_map_or_endpoints_is_as_for_leases(cluster: &Cluster) {
-    let admin = cluster.client("admin");
+    let admin = cluster.api("admin");
     for (kind, resource) in [("ConfigMap", "configmaps"), ("Endpoints", "endpoints")] {
         let collection = format!("/api/v1/namespaces/{NAMESPACE}/{resource}");
         let path = format!("{collection}/{}", cluster.lease);
         let new = json!({ "apiVersion": "v1", "kind": kind, "metadata": { "name": cluster.lease } });
-        let mut object = request(&admin, Method::Post, &collection, Some(&new)).expect("it is created");
-        request(&admin, Method::Delete, &path, None).expect("it is deleted");
+        let mut object = admin.request(Method::POST, &collection, Some(&new)).expect("it is created");
+        admin.request(Method::DELETE, &path, None).expect("it is deleted");
         let mut put = |has_uid: bool| {
             if !has_uid {
                 object["metadata"].as_object_mut().expect("metadata").remove("uid");
             }
-            request(&admin, Method::Put, &path, Some(&object))
+            admin.request(Method::PUT, &path, Some(&object))
         };
         if kind == "ConfigMap" {
             is(&status(put(true)), 404, "NotFound");
@@ -115,7 +116,7 @@ fn put_to_a_deleted_config_map_or_endpoints_is_as_for_leases(cluster: &Cluster) 
 
 fn an_identical_put_changes_nothing(cluster: &Cluster) {
     let lease = cluster.create(held());
-    let again = cluster.request(Method::Put, true, Some(&lease)).expect("it is taken");
+    let again = cluster.request(Method::PUT, true, Some(&lease)).expect("it is taken");
     assert_eq!(version(&again), version(&lease));
 }
 
@@ -144,13 +145,13 @@ fn times_take_six_fraction_digits_and_z(cluster: &Cluster) {
     ] {
         let spec = json!({ "holderIdentity": "a", "leaseDurationSeconds": 15, field: time });
         let lease = cluster.new_lease(spec);
-        match cluster.request(Method::Post, false, Some(&lease)) {
+        match cluster.request(Method::POST, false, Some(&lease)) {
             Ok(created) => {
                 assert_eq!(code, 0, "{time}");
                 assert_eq!(created["spec"][field], time, "kept as it was written");
                 cluster.delete();
             }
-            Err(error) => assert_eq!(error.status().map(|status| status.code), Some(code), "{time}: {error}"),
+            Err(error) => assert_eq!(error.code(), Some(code), "{time}: {error}"),
         }
     }
 }
@@ -169,9 +170,9 @@ fn durations_and_transitions_have_limits(cluster: &Cluster) {
     ] {
         let mut lease = cluster.lease().unwrap();
         lease["spec"][field] = value.clone();
-        match cluster.request(Method::Put, true, Some(&lease)) {
+        match cluster.request(Method::PUT, true, Some(&lease)) {
             Ok(_) => assert_eq!(code, 200, "{field} {value}"),
-            Err(error) => assert_eq!(error.status().map(|status| status.code), Some(code), "{field} {value}: {error}"),
+            Err(error) => assert_eq!(error.code(), Some(code), "{field} {value}: {error}"),
         }
     }
 }
@@ -203,69 +204,66 @@ fn wrong_types_are_bad_requests(cluster: &Cluster) {
     ] {
         let mut lease = cluster.lease().unwrap();
         lease["spec"][field] = value;
-        is(&status(cluster.request(Method::Put, true, Some(&lease))), 400, "BadRequest");
+        is(&status(cluster.request(Method::PUT, true, Some(&lease))), 400, "BadRequest");
     }
 }
 
 fn a_missing_lease_is_not_found_by_kind(cluster: &Cluster) {
-    let status = status(cluster.request(Method::Get, true, None));
+    let status = status(cluster.request(Method::GET, true, None));
     is(&status, 404, "NotFound");
-    assert_eq!(status.kind.as_deref(), Some("leases"));
+    assert_eq!(status["details"]["kind"], "leases");
 }
 
 fn a_missing_namespace_is_not_found(cluster: &Cluster) {
     let mut lease = cluster.new_lease(held());
     lease["metadata"]["namespace"] = json!("no-such-place");
     let path = "/apis/coordination.k8s.io/v1/namespaces/no-such-place/leases";
-    let status = status(request(&cluster.client("admin"), Method::Post, path, Some(&lease)));
+    let status = status(cluster.api("admin").request(Method::POST, path, Some(&lease)));
     is(&status, 404, "NotFound");
-    assert_eq!(status.kind.as_deref(), Some("namespaces"));
+    assert_eq!(status["details"]["kind"], "namespaces");
 }
 
 fn unknown_user_is_unauthorized(cluster: &Cluster) {
     let text = std::fs::read_to_string(cluster.kubeconfig("candidate")).unwrap();
     let token = text.split("token:").nth(1).unwrap().split_whitespace().next().unwrap().trim_matches('"');
-    let client = client_of(&text.replace(token, "not-a-token"));
-    is(&status(request(&client, Method::Get, &cluster.path(true), None)), 401, "Unauthorized");
+    let client = Api::of(&text.replace(token, "not-a-token"));
+    is(&status(client.request(Method::GET, &cluster.path(true), None)), 401, "Unauthorized");
 }
 
 fn forbidden_error_names_verb_and_resource(cluster: &Cluster) {
-    let status = status(request(&cluster.client("nobody"), Method::Get, &cluster.path(true), None));
+    let status = status(cluster.api("nobody").request(Method::GET, &cluster.path(true), None));
     is(&status, 403, "Forbidden");
     for word in ["nobody", "get", "leases", "coordination.k8s.io", NAMESPACE] {
-        assert!(status.message.contains(word), "{word}: {}", status.message);
+        assert!(status["message"].as_str().is_some_and(|message| message.contains(word)), "{word}: {status}");
     }
 }
 
 fn user_without_watch_may_do_the_rest(cluster: &Cluster) {
-    let client = cluster.client("no-watch");
+    let client = cluster.api("no-watch");
     let lease = cluster.new_lease(held());
-    let lease = request(&client, Method::Post, &cluster.path(false), Some(&lease)).expect("create");
-    request(&client, Method::Get, &cluster.path(true), None).expect("get");
-    request(&client, Method::Put, &cluster.path(true), Some(&lease)).expect("update");
-    let error = watch(cluster, "no-watch", &cluster.lease, None).expect_err("a refusal");
-    assert_eq!(error.status().map(|status| status.code), Some(403));
+    let lease = client.request(Method::POST, &cluster.path(false), Some(&lease)).expect("create");
+    client.request(Method::GET, &cluster.path(true), None).expect("get");
+    client.request(Method::PUT, &cluster.path(true), Some(&lease)).expect("update");
+    let error = watch(cluster, "no-watch", &cluster.lease, None).err().expect("a refusal");
+    assert_eq!(error.code(), Some(403));
     assert!(error.to_string().contains("watch"), "{error}");
 }
 
-fn watch(cluster: &Cluster, user: &str, lease: &str, after: Option<u64>) -> Result<Stream, ClientError> {
-    let selector = format!("metadata.name={lease}");
-    let after = after.map(|version| version.to_string());
-    let mut query = vec![("watch", "true"), ("fieldSelector", selector.as_str()), ("timeoutSeconds", "3")];
-    query.extend(after.as_deref().map(|version| ("resourceVersion", version)));
-    let path = &cluster.path(false);
-    let request = Request { method: Method::Get, path, query: &query, body: None, timeout: SOON };
-    cluster.client(user).stream(request, SOON, &CancelToken::new())
+fn watch(
+    cluster: &Cluster,
+    user: &str,
+    lease: &str,
+    after: Option<u64>,
+) -> Result<impl Iterator<Item = Value> + use<>, ApiError> {
+    let after = after.map(|version| format!("&resourceVersion={version}")).unwrap_or_default();
+    let query = format!("watch=true&fieldSelector=metadata.name%3D{lease}&timeoutSeconds=3{after}");
+    cluster.api(user).watch(&format!("{}?{query}", cluster.path(false)))
 }
 
 /// Returns all events of a watch until the server ends the watch.
-fn events(mut stream: Stream) -> Vec<(String, u64)> {
-    let mut events = Vec::new();
-    while let Some(line) = stream.next_line().expect("a line or the end") {
-        let event: Value = serde_json::from_slice(&line).expect("an event in JSON");
-        events.push((event["type"].as_str().unwrap().to_owned(), version(&event["object"])));
-    }
-    events
+fn events(watch: impl Iterator<Item = Value>) -> Vec<(String, u64)> {
+    let event = |event: Value| (event["type"].as_str().unwrap().to_owned(), version(&event["object"]));
+    watch.map(event).collect()
 }
 
 /// All watches run at the same time, because each watch lasts for three seconds.
@@ -298,30 +296,39 @@ fn watch_of_one_lease_delivers_changes_after_its_version(cluster: &Cluster) {
 ///
 /// A client logs the same warning only once, so each request has its own client.
 fn endpoints_warning_is_logged_once_per_client(cluster: &Cluster) {
-    let collection = format!("/api/v1/namespaces/{NAMESPACE}/endpoints");
-    let path = format!("{collection}/{}", cluster.lease);
-    let new = json!({ "apiVersion": "v1", "kind": "Endpoints", "metadata": { "name": cluster.lease } });
-    let warnings = |client: &Client, method, path: &str, query: &[(&str, &str)], body: Option<&Value>| {
-        let request = Request { method, path, query, body, timeout: SOON };
-        heard_here("kubernetes: warning from the server: ", || drop(client.request(request)))
+    let call = || CallContext::new(SOON, CancelToken::new());
+    let write = |store: &EndpointsStore, is_new: bool| match is_new {
+        true => drop(store.create(&cluster.lease, held_by("a").as_write(), &call())),
+        false => {
+            let base = store.get(&cluster.lease, &call()).expect("an answer").expect("a record");
+            store.update(&cluster.lease, &base, held_by("b").as_write(), &call()).expect("an update");
+        }
     };
-    let deprecated = ["v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"];
-    for (what, method, path, query, body) in [
-        ("a GET of what is missing", Method::Get, &path, &[][..], None),
-        ("a creation", Method::Post, &collection, &[], Some(&new)),
-        ("a creation of what is there", Method::Post, &collection, &[], Some(&new)),
-        ("a GET", Method::Get, &path, &[], None),
-        ("a list", Method::Get, &collection, &[], None),
-        ("a watch", Method::Get, &collection, &[("watch", "true"), ("timeoutSeconds", "1")], None),
-        ("an update", Method::Put, &path, &[], Some(&new)),
-        ("a deletion", Method::Delete, &path, &[], None),
-    ] {
-        let client = cluster.client("admin");
-        assert_eq!(warnings(&client, method, path, query, body), deprecated, "{what}");
-        assert!(warnings(&client, method, path, query, body).is_empty(), "{what}, once more");
+    let watch = |store: &EndpointsStore| {
+        let cancel = CancelToken::new();
+        store.watch(WatchScope::All, None, &cancel, &mut |_| cancel.cancel()).expect_err("it is cancelled");
+    };
+    type Call<'a> = &'a dyn Fn(&EndpointsStore);
+    let calls: [(&str, Call<'_>); 6] = [
+        ("a GET of what is missing", &|store| drop(store.get(&cluster.lease, &call()))),
+        ("a creation", &|store| write(store, true)),
+        ("a creation of what is there", &|store| write(store, true)),
+        ("a GET", &|store| drop(store.get(&cluster.lease, &call()))),
+        ("a list and a watch", &watch),
+        ("an update", &|store| write(store, false)),
+    ];
+    let store = |user: &str| EndpointsStore::new(cluster.client(user), NAMESPACE).expect("a store");
+    let warnings = |run: &dyn Fn()| heard_here("kubernetes: warning from the server: ", run);
+    for (what, call) in calls {
+        let store = store("admin");
+        let deprecated = ["v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"];
+        assert_eq!(warnings(&|| call(&store)), deprecated, "{what}");
+        assert!(warnings(&|| call(&store)).is_empty(), "{what}, once more");
     }
-    assert!(warnings(&cluster.client("nobody"), Method::Get, &path, &[], None).is_empty(), "who may not ask");
-    for other in [cluster.path(false), collection.replace("endpoints", "configmaps")] {
-        assert!(warnings(&cluster.client("admin"), Method::Get, &other, &[], None).is_empty(), "{other}");
+    let unauthorized = store("nobody");
+    assert!(warnings(&|| drop(unauthorized.get(&cluster.lease, &call()))).is_empty());
+    for other in [Kind::Lease, Kind::ConfigMap] {
+        let store = other.store(cluster.client("admin"));
+        assert!(warnings(&|| drop(store.get(&cluster.lease, &call()))).is_empty(), "{other:?}");
     }
 }

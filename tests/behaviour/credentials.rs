@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
-use crate::support::cluster::{Cluster, NAMESPACE, request};
-use leasehold::kubernetes::{Client, ClientConfig, ErrorKind, Method};
+use crate::support::SOON;
+use crate::support::cluster::{Cluster, NAMESPACE};
+use leasehold::kubernetes::{Client, ClientConfig, LeaseStore};
+use leasehold::store::{CallContext, CancelToken, Store, StoreErrorKind};
 use leasehold_testing::ApiServer;
 
 macro_rules! elects {
@@ -72,17 +74,18 @@ fn certificates_replaced_after_expiry_are_used_at_once() {
     write("candidate.crt", &chain);
     write("candidate.key", &key);
     let client = copy(&from, scratch.path(), &[]);
-    let path = format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{}", cluster.lease);
-    let get = || request(&client, Method::Get, &path, None).expect_err("there is no such lease");
-    assert_eq!(get().kind(), &ErrorKind::TlsVerification);
+    let leases = LeaseStore::new(client.clone(), NAMESPACE).expect("a store");
+    let get = || leases.get(&cluster.lease, &CallContext::new(SOON, CancelToken::new()));
+    let failure = || get().map(drop).map_err(|error| error.kind());
+    assert_eq!(failure(), Err(StoreErrorKind::Untrusted));
     let directory = from.parent().expect("a directory");
     let replace = |name: &str| std::fs::copy(directory.join(name), scratch.path().join(name)).expect("a copy");
     replace("ca-bundle.crt");
-    assert_eq!(get().status().map(|status| status.code), Some(401), "now it is only the client that is not known");
+    assert_eq!(failure(), Err(StoreErrorKind::Unauthorized), "now it is only the client that is not known");
     replace("candidate.crt");
-    assert_eq!(get().status().map(|status| status.code), Some(401), "half a rotation");
+    assert_eq!(failure(), Err(StoreErrorKind::Unauthorized), "half a rotation");
     replace("candidate.key");
-    assert_eq!(get().status().map(|status| status.code), Some(404));
+    assert!(get().expect("an answer").is_none());
     let elector = cluster.builder("a").start_with_client(client.clone()).expect("an elector");
     elector.block_until_leader().expect("a term").release().expect("released");
 }

@@ -1,13 +1,13 @@
 //! Events about terms, on both servers.
 
+use crate::support::api::Method;
 use leasehold::LeaderElector;
 use leasehold::kubernetes::ConfigMapStore;
-use leasehold::kubernetes::Method;
 use serde_json::Value;
 
 use crate::elector::listener::{lines_beginning, listen};
 use crate::on_both_servers;
-use crate::support::cluster::{Cluster, NAMESPACE, request};
+use crate::support::cluster::{Cluster, NAMESPACE};
 use crate::support::wait_until;
 
 on_both_servers! {
@@ -22,7 +22,7 @@ on_both_servers! {
 /// `kubectl describe` requests the same form.
 fn events(cluster: &Cluster, kind: &str, uid: &Value) -> Vec<Value> {
     let path = format!("/api/v1/namespaces/{NAMESPACE}/events");
-    let mut list = request(&cluster.client("admin"), Method::Get, &path, None).expect("a list");
+    let mut list = cluster.api("admin").request(Method::GET, &path, None).expect("a list");
     let all = list["items"].as_array_mut().map(std::mem::take).unwrap_or_default();
     let is_of_it = |event: &Value| event["involvedObject"]["kind"] == kind && event["involvedObject"]["uid"] == *uid;
     all.into_iter().filter(is_of_it).collect()
@@ -66,7 +66,7 @@ fn a_config_map_has_events_too(cluster: &Cluster) {
     let builder = LeaderElector::builder(&cluster.lease).identity(&identity).observer(events_of_it);
     let _guard = builder.start_on(store).expect("an elector").block_until_leader().expect("a term");
     let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps/{}", cluster.lease);
-    let object = request(&cluster.client("admin"), Method::Get, &path, None).expect("the object");
+    let object = cluster.api("admin").request(Method::GET, &path, None).expect("the object");
     let uid = &object["metadata"]["uid"];
     let is_there = || messages(&events(cluster, "ConfigMap", uid)).iter().any(|it| it.ends_with(" became leader"));
     wait_until("an event", is_there);

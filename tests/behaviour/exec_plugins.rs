@@ -10,8 +10,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 use std::{fs, thread};
 
-use leasehold::kubernetes::{Client, ClientConfig, ClientError, ErrorKind, ExecStderr, Method, Request, Response};
-use leasehold::store::CancelToken;
+use leasehold::kubernetes::{Client, ClientConfig, ExecStderr, LeaseStore};
+use leasehold::store::{CallContext, CancelToken, Store, StoreError, StoreErrorKind, VersionedRecord};
 use leasehold_testing::{ApiServer, Resource, User, Verb};
 use serde_json::json;
 use support::kubeconfig::{self, exec_credential};
@@ -93,20 +93,14 @@ fn server() -> ApiServer {
     users.fold(ApiServer::builder(), |server, user| server.user(user)).start().expect("an in-memory server")
 }
 
-/// Requests a lease that does not exist.
-///
-/// A not-found response counts as success.
-fn ask(client: &Client, timeout: Duration) -> Result<Option<Response>, ClientError> {
+/// Reads a lease that does not exist.
+fn ask(client: &Client, timeout: Duration) -> Result<Option<VersionedRecord>, StoreError> {
     ask_until(client, timeout, &CancelToken::new())
 }
 
-fn ask_until(client: &Client, timeout: Duration, cancel: &CancelToken) -> Result<Option<Response>, ClientError> {
-    let path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/none";
-    match client.request_with_cancel(Request { method: Method::Get, path, query: &[], body: None, timeout }, cancel) {
-        Ok(response) => Ok(Some(response)),
-        Err(e) if e.status().is_some_and(|status| status.code == 404) => Ok(None),
-        Err(e) => Err(e),
-    }
+fn ask_until(client: &Client, timeout: Duration, cancel: &CancelToken) -> Result<Option<VersionedRecord>, StoreError> {
+    let leases = LeaseStore::new(client.clone(), "default").expect("a store");
+    leases.get("none", &CallContext::new(timeout, cancel.clone()))
 }
 
 /// Replaces the tokens of all users whose printed credentials have expired.
@@ -207,8 +201,8 @@ fn a_plugin_is_ended_at_its_limit_with_all_that_it_started() {
     let config = plugin.config(&server).with_exec_timeout(Duration::from_secs(1));
     let client = Client::new(config).expect("a client");
     let error = ask(&client, SOON).expect_err("no credentials");
-    assert_eq!(error.kind(), &ErrorKind::Timeout, "{error}");
-    assert!(error.to_string().contains("limit of 1s") && !error.maybe_sent(), "{error}");
+    assert_eq!(error.kind(), StoreErrorKind::Timeout, "{error}");
+    assert!(error.to_string().contains("limit of 1s"), "{error}");
     wait_until_gone(&pids(&plugin));
     assert!(server.requests().is_empty(), "nothing is sent without credentials");
 }
@@ -228,7 +222,7 @@ fn cancel_ends_requests_and_dropping_the_client_ends_the_plugin() {
         thread::sleep(A_WHILE);
         cancel.cancel();
         for request in requests {
-            assert_eq!(request.join().expect("no panic").expect_err("interrupted").kind(), &ErrorKind::Interrupted);
+            assert_eq!(request.join().expect("no panic").expect_err("interrupted").kind(), StoreErrorKind::Interrupted);
         }
         assert!(!pids.iter().any(|pid| is_gone(pid)), "the run goes on, for the requests to come");
     });

@@ -7,16 +7,16 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use crate::support::api::Method;
 use leasehold::group::{GroupTransition, LeaseGroup, LeaseGroupBuilder, OwnershipEnd, Shard};
 use leasehold::kubernetes::LeaseStore;
-use leasehold::kubernetes::Method;
 use leasehold::store::{MemoryStore, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use leasehold::{Error, Event, Fitness, LeaderElector, LeaderElectorBuilder, Observer, Stop};
 use leasehold_testing::{ApiServer, ApiServerBuilder, Fault, Resource, User, Verb};
 use parking_lot::Mutex;
 
 use crate::on_both_servers;
-use crate::support::cluster::{Cluster, NAMESPACE, client_of, request};
+use crate::support::cluster::{Cluster, NAMESPACE, client_of};
 use crate::support::kind::Kind;
 use crate::support::mariadb::MariaDb;
 use crate::support::postgres::Postgres;
@@ -135,7 +135,7 @@ macro_rules! on_every_store {
             let open = || Arc::new(LeaseStore::new(cluster.client("admin"), NAMESPACE).expect("a store")) as Arc<dyn Store>;
             let delete = |key: &str| {
                 let path = format!("{}/{key}", Kind::Lease.collection());
-                request(&cluster.client("admin"), Method::Delete, &path, None).expect("a deletion");
+                cluster.api("admin").request(Method::DELETE, &path, None).expect("a deletion");
             };
             on_place(&cluster.lease, &open, Some(&delete), scenarios::$test);
         })*

@@ -4,7 +4,7 @@ use std::io::{Seek, Write};
 use std::process::Command;
 use std::time::Duration;
 
-use leasehold::kubernetes::{Client, ClientConfig, ClientCounters};
+use leasehold::kubernetes::{Client, ClientConfig};
 use leasehold::store::MemoryStore;
 use leasehold::{LeaderElector, Status};
 use leasehold_testing::ApiServer;
@@ -22,7 +22,7 @@ fn value(text: &str, begin: &str) -> f64 {
 
 fn text(statuses: &[Status]) -> String {
     let mut text = String::new();
-    Status::write_prometheus_all(statuses, &mut text).expect("a String takes everything");
+    Status::write_prometheus(statuses, &mut text).expect("a String takes everything");
     text
 }
 
@@ -46,7 +46,7 @@ fn electors_that_share_a_client_write_its_counters_once() {
         .map(|name| LeaderElector::builder(name).start_with_client(client.clone()).expect("an elector"));
     let _guards = electors.each_ref().map(|elector| elector.block_until_leader().expect("a term"));
     let mut text = text(&electors.each_ref().map(LeaderElector::status));
-    client.counters().write_prometheus(&mut text).expect("a String takes everything");
+    Client::write_prometheus([&client], &mut text).expect("a String takes everything");
     let labels = format!("{{server=\"{}\"}}", server.url());
     assert_eq!(value(&text, &format!("leasehold_client_plugin_runs_total{labels}")), 1.0);
     assert_eq!(value(&text, &format!("leasehold_client_plugin_failures_total{labels}")), 0.0);
@@ -64,8 +64,8 @@ fn prometheus_reads_them_without_a_complaint() {
     let statuses = electors.each_ref().map(LeaderElector::status);
     let mut text = text(&statuses);
     let clients = ["http://127.0.0.1:1", "http://[::1]:1"]
-        .map(|url| Client::new(ClientConfig::new(url).expect("a configuration")).expect("a client").counters());
-    ClientCounters::write_prometheus_all(&clients, &mut text).expect("a String takes everything");
+        .map(|url| Client::new(ClientConfig::new(url).expect("a configuration")).expect("a client"));
+    Client::write_prometheus(&clients, &mut text).expect("a String takes everything");
     assert_eq!(text.matches("# TYPE leasehold_client_plugin_runs_total counter").count(), 1);
     let mut file = tempfile::tempfile().expect("a file");
     file.write_all(text.as_bytes()).and_then(|()| file.rewind()).expect("written");

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use leasehold::kubernetes::{Client, ClientConfig, ClientCounters};
+use leasehold::kubernetes::{Client, ClientConfig};
 use leasehold::store::MemoryStore;
-use leasehold::{Fitness, LeaderElector};
+use leasehold::{Fitness, LeaderElector, Status};
 use serde_json::Value;
 
 use crate::support::command::{Arena, address, get};
@@ -56,7 +56,7 @@ fn exported() -> Exported {
     let mut note = |metric: &str| {
         let text = wait_for(metric, || {
             let mut text = String::new();
-            elector.status().write_prometheus(&mut text).expect("a String takes everything");
+            Status::write_prometheus([&elector.status()], &mut text).expect("a String takes everything");
             text.contains(&format!("\n{metric}{{")).then_some(text)
         });
         add(&mut exported, &text);
@@ -74,7 +74,7 @@ fn exported() -> Exported {
 
     let client = Client::new(ClientConfig::new("http://127.0.0.1:1").expect("a configuration")).expect("a client");
     let mut text = String::new();
-    ClientCounters::write_prometheus_all([&client.counters()], &mut text).expect("a String takes everything");
+    Client::write_prometheus([&client], &mut text).expect("a String takes everything");
     add(&mut exported, &text);
 
     let arena = Arena::on_a_file(&["--lease-duration=60s"]);

@@ -3,9 +3,9 @@
 use std::fs;
 use std::process::Stdio;
 
-use leasehold::kubernetes::Method;
+use crate::support::api::Method;
 
-use crate::support::cluster::{Cluster, request};
+use crate::support::cluster::Cluster;
 use crate::support::command::leasehold;
 use crate::support::manifests::{Manifests, apply, kubeconfig_of};
 use crate::support::run::Run;
@@ -13,7 +13,7 @@ use crate::support::run::Run;
 #[test]
 fn command_deployment_works_with_its_rights() {
     let Some(cluster) = Cluster::real("deploy") else { return };
-    let (admin, manifests) = (cluster.client("admin"), Manifests::of("command"));
+    let (admin, manifests) = (cluster.api("admin"), Manifests::of("command"));
     apply(&admin, "deploy-command", manifests.objects());
     let kubeconfig = kubeconfig_of("web-server", &cluster, &admin, "deploy-command");
 
@@ -31,7 +31,7 @@ fn command_deployment_works_with_its_rights() {
     run.wait_for_out("Serving HTTP on");
     let ended = run.terminates_with(143);
     let path = "/apis/coordination.k8s.io/v1/namespaces/deploy-command/leases/web-server";
-    let lease = request(&admin, Method::Get, path, None).expect("the lease");
+    let lease = admin.request(Method::GET, path, None).expect("the lease");
     assert_eq!(lease["spec"]["holderIdentity"], "", "it is released");
     assert!(!ended.errors.contains("polling"), "its rights are enough to watch: {}", ended.errors);
 }
@@ -39,7 +39,7 @@ fn command_deployment_works_with_its_rights() {
 #[test]
 fn group_deployment_works_with_its_rights() {
     let Some(cluster) = Cluster::real("deploy-group") else { return };
-    let (admin, manifests) = (cluster.client("admin"), Manifests::of("group"));
+    let (admin, manifests) = (cluster.api("admin"), Manifests::of("group"));
     apply(&admin, "deploy-group", manifests.objects());
     let kubeconfig = kubeconfig_of("shard-worker", &cluster, &admin, "deploy-group");
     let container = manifests.read("deployment.yaml")[0]["spec"]["template"]["spec"]["containers"][0].clone();
@@ -53,7 +53,7 @@ fn group_deployment_works_with_its_rights() {
     (0..16).for_each(|shard| run.wait_for_out(&format!("shard {shard}, token ")));
     let ended = run.terminates_with(143);
     let path = "/apis/coordination.k8s.io/v1/namespaces/deploy-group/leases";
-    let leases = request(&admin, Method::Get, path, None).expect("the leases");
+    let leases = admin.request(Method::GET, path, None).expect("the leases");
     let leases = leases["items"].as_array().expect("leases").iter();
     let slots = leases.filter(|lease| lease["metadata"]["name"].as_str().expect("a name").contains("-member-"));
     let holders: Vec<_> = slots.map(|lease| lease["spec"]["holderIdentity"].clone()).collect();

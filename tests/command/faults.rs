@@ -10,12 +10,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use leasehold::kubernetes::Method;
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::support::cluster::{client, request};
+use crate::support::api::{Api, Method};
 use crate::support::command::{Arena, children, is_guardian, is_prepared};
 use crate::support::journal::Journal;
 use crate::support::process::mono;
@@ -245,7 +244,7 @@ fn faults_never_let_two_commands_run_at_once() {
         let leases: Vec<_> = leases.collect();
         let mut rng = rng.fork();
         let (next, is_over) = (&next, &is_over);
-        let admin = client(real.ready.kubeconfigs["admin"].clone());
+        let admin = Api::new(&real.ready.kubeconfigs["admin"]);
         let path = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
         let server = scope.spawn(move || {
             while !is_over.load(Ordering::Relaxed) {
@@ -257,7 +256,7 @@ fn faults_never_let_two_commands_run_at_once() {
                     thread::sleep(Duration::from_secs_f64(rng.f64()));
                     real.tell("start kube-apiserver");
                     let until = Instant::now() + PATIENCE;
-                    while request(&admin, Method::Get, path, None).is_err() {
+                    while admin.request(Method::GET, path, None).is_err() {
                         assert!(Instant::now() < until, "the API server does not start");
                         thread::sleep(Duration::from_millis(100));
                     }

@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-use leasehold::kubernetes::Method;
+use crate::support::api::Method;
 use leasehold::store::MicroTime;
 use leasehold_testing::{Fault, Verb};
 use serde_json::{Value, json};
@@ -86,7 +86,7 @@ fn create_with_note(cluster: &Cluster, holder: &str, address: &str) {
     }));
     let note = json!({ "acquireTime": acquired, "address": address }).to_string();
     lease["metadata"]["annotations"] = json!({ NOTE: note });
-    cluster.request(Method::Post, false, Some(&lease)).expect("a lease made by hand");
+    cluster.request(Method::POST, false, Some(&lease)).expect("a lease made by hand");
 }
 
 fn address_of_the_leader_is_found_and_shown(cluster: &Cluster) {
@@ -285,7 +285,7 @@ fn request_reports_its_effect_and_a_holder_that_is_silent() {
         let mut term = json!({ "acquireTime": acquired, "holder": "a" });
         term.as_object_mut().expect("an object").extend(note.as_object().expect("an object").clone());
         lease["metadata"]["annotations"] = json!({ NOTE: term.to_string() });
-        cluster.request(Method::Post, false, Some(&lease)).expect("a lease made by hand");
+        cluster.request(Method::POST, false, Some(&lease)).expect("a lease made by hand");
     };
     // A holder that publishes nothing may be client-go.
     create(json!({}));

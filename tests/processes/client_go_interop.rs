@@ -11,11 +11,11 @@ use std::cell::OnceCell;
 use std::process::Command;
 use std::time::UNIX_EPOCH;
 
-use leasehold::kubernetes::Method;
+use crate::support::api::Method;
 use serde_json::Value;
 
 use crate::alternation::{Alternation, End};
-use crate::support::cluster::{Cluster, request};
+use crate::support::cluster::Cluster;
 use crate::support::kind::Kind;
 use crate::support::process::Stage;
 use crate::support::{in_target, is_built, say_aloud};
@@ -134,7 +134,7 @@ fn kinds(lock_type: &str) -> &'static [Kind] {
 /// Returns the uid of the object, and its record.
 fn record(cluster: &Cluster, kind: Kind) -> (Value, Value) {
     let path = format!("{}/{}", kind.collection(), cluster.lease);
-    let object = request(&cluster.client("admin"), Method::Get, &path, None).expect("the object");
+    let object = cluster.api("admin").request(Method::GET, &path, None).expect("the object");
     (object["metadata"]["uid"].clone(), kind.record(&object))
 }
 

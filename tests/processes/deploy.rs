@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use leasehold::kubernetes::{Client, Method};
+use crate::support::api::{Api, Method};
 use serde_json::json;
 
-use crate::support::cluster::{Cluster, request};
+use crate::support::cluster::Cluster;
 use crate::support::manifests::{Manifests, apply, kubeconfig_of};
 use crate::support::process::{example, mono};
 use crate::support::run::Run;
@@ -38,7 +38,7 @@ fn example_image_matches_the_user_of_the_manifests() {
 #[test]
 fn api_server_accepts_manifests_and_their_rights_suffice() {
     let Some(cluster) = Cluster::real("deploy") else { return };
-    let admin = cluster.client("admin");
+    let admin = cluster.api("admin");
     for watches in [true, false] {
         let namespace = format!("deploy-{}", if watches { "base" } else { "polling" });
         let mut objects = Manifests::of("base").objects();
@@ -51,7 +51,7 @@ fn api_server_accepts_manifests_and_their_rights_suffice() {
 }
 
 /// Runs the example as the service account until it has led and released the lease.
-fn lead(admin: &Client, cluster: &Cluster, namespace: &str, watches: bool) {
+fn lead(admin: &Api, cluster: &Cluster, namespace: &str, watches: bool) {
     let kubeconfig = kubeconfig_of("threaded-service", cluster, admin, namespace);
     let mut command = example("threaded_service");
     let service = Run::of(command.env("KUBECONFIG", kubeconfig.path()).env("RUST_LOG", "debug"));
@@ -63,6 +63,6 @@ fn lead(admin: &Client, cluster: &Cluster, namespace: &str, watches: bool) {
     assert_eq!(polls(), !watches, "{}", service.errors());
     service.terminates_with(0);
     let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/threaded-service");
-    let lease = request(admin, Method::Get, &path, None).expect("the lease");
+    let lease = admin.request(Method::GET, &path, None).expect("the lease");
     assert_eq!(lease["spec"]["holderIdentity"], "", "it is released");
 }

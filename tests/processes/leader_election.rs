@@ -10,11 +10,11 @@
 use std::collections::BTreeSet;
 
 use crate::on_both_servers;
-use crate::support::cluster::{Cluster, request};
+use crate::support::api::Method;
+use crate::support::cluster::Cluster;
 use crate::support::kind::Kind;
 use crate::support::process::{Candidate, Line, Stage, run};
 use crate::support::wait_until;
-use leasehold::kubernetes::Method;
 use leasehold_testing::ApiServer;
 use rustix::process::Signal;
 
@@ -69,7 +69,7 @@ fn stage_of(lock_type: &str, cluster: &Cluster, flags: &[&str]) -> Stage {
 /// Returns the holder in the record of the ConfigMap.
 fn holder_of_config_map(cluster: &Cluster) -> Option<String> {
     let path = format!("{}/{}", Kind::ConfigMap.collection(), cluster.lease);
-    let object = request(&cluster.client("admin"), Method::Get, &path, None).expect("a config map");
+    let object = cluster.api("admin").request(Method::GET, &path, None).expect("a config map");
     let record = Kind::ConfigMap.record(&object);
     record["holderIdentity"].as_str().filter(|holder| !holder.is_empty()).map(str::to_owned)
 }

@@ -4,22 +4,22 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use leasehold::kubernetes::{Client, ClientConfig, ClientError, Method, Request};
+use leasehold::kubernetes::{Client, ClientConfig};
 use leasehold::{LeaderElector, LeaderElectorBuilder};
 use leasehold_testing::{ApiServer, User};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use super::api::{Api, ApiError, Method};
 use super::client_config::config_of;
 use super::real::Real;
 
 pub const NAMESPACE: &str = "leasehold-tests";
-const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// An API server, and the name of a lease that only one test uses.
 pub struct Cluster {
     server: Server,
-    admin: Client,
+    admin: Api,
     pub lease: String,
 }
 
@@ -70,7 +70,7 @@ impl Cluster {
         let mut lease = test.replace('_', "-");
         lease.truncate(200);
         let lease = format!("{lease}-{}", COUNTER.fetch_add(1, Ordering::SeqCst));
-        let admin = client(kubeconfig(&server, "admin"));
+        let admin = Api::new(&kubeconfig(&server, "admin"));
         Cluster { server, admin, lease }
     }
 
@@ -93,6 +93,10 @@ impl Cluster {
         client(self.kubeconfig(user))
     }
 
+    pub fn api(&self, user: &str) -> Api {
+        Api::new(&self.kubeconfig(user))
+    }
+
     /// Returns the builder of a candidate for the lease of this test, with short durations.
     pub fn builder(&self, identity: &str) -> LeaderElectorBuilder {
         brief(&self.lease, identity).namespace(NAMESPACE)
@@ -105,9 +109,9 @@ impl Cluster {
     // ---- changes by an operator ----
 
     pub fn lease(&self) -> Option<Value> {
-        match self.request(Method::Get, true, None) {
+        match self.request(Method::GET, true, None) {
             Ok(lease) => Some(lease),
-            Err(error) if error.status().is_some_and(|status| status.code == 404) => None,
+            Err(error) if error.code() == Some(404) => None,
             Err(error) => panic!("{error}"),
         }
     }
@@ -131,7 +135,7 @@ impl Cluster {
 
     pub fn create(&self, spec: Value) -> Value {
         let lease = self.new_lease(spec);
-        self.request(Method::Post, false, Some(&lease)).expect("a lease made by hand")
+        self.request(Method::POST, false, Some(&lease)).expect("a lease made by hand")
     }
 
     /// Edits the current lease, as `kubectl edit` does, and retries after conflicts.
@@ -139,21 +143,21 @@ impl Cluster {
         loop {
             let mut lease = self.lease().expect("a lease to edit");
             change(&mut lease);
-            match self.request(Method::Put, true, Some(&lease)) {
+            match self.request(Method::PUT, true, Some(&lease)) {
                 Ok(edited) => return edited,
-                Err(error) if error.status().is_some_and(|status| status.code == 409) => {}
+                Err(error) if error.code() == Some(409) => {}
                 Err(error) => panic!("{error}"),
             }
         }
     }
 
     pub fn delete(&self) {
-        self.request(Method::Delete, true, None).expect("a lease to delete");
+        self.request(Method::DELETE, true, None).expect("a lease to delete");
     }
 
     /// Sends a request of the administrator to the lease of this test, or to its collection.
-    pub fn request(&self, method: Method, to_the_lease: bool, body: Option<&Value>) -> Result<Value, ClientError> {
-        request(&self.admin, method, &self.path(to_the_lease), body)
+    pub fn request(&self, method: Method, to_the_lease: bool, body: Option<&Value>) -> Result<Value, ApiError> {
+        self.admin.request(method, &self.path(to_the_lease), body)
     }
 
     pub fn path(&self, to_the_lease: bool) -> String {
@@ -170,11 +174,6 @@ pub fn brief(lease: &str, identity: &str) -> LeaderElectorBuilder {
         .renew_deadline(Duration::from_secs(3))
         .retry_period(Duration::from_millis(250))
         .release_timeout(Duration::from_secs(5))
-}
-
-pub fn request(client: &Client, method: Method, path: &str, body: Option<&Value>) -> Result<Value, ClientError> {
-    let response = client.request(Request { method, path, query: &[], body, timeout: TIMEOUT })?;
-    Ok(serde_json::from_slice(&response.body).expect("an answer in JSON"))
 }
 
 pub fn version(object: &Value) -> u64 {

@@ -3,12 +3,12 @@
 use std::fs;
 use std::path::PathBuf;
 
-use leasehold::kubernetes::{Client, Method, Request};
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 
-use super::cluster::{Cluster, request};
-use super::{SOON, repository};
+use super::api::{Api, Method};
+use super::cluster::Cluster;
+use super::repository;
 
 /// The manifests in a directory of `deploy/`.
 pub struct Manifests(&'static str);
@@ -55,28 +55,26 @@ fn collection(object: &Value, namespace: &str) -> String {
 ///
 /// Only service accounts, roles and role bindings are stored. Other objects are sent as a dry run, because there is no
 /// kubelet. `fieldValidation` makes the server reject misspelled fields.
-pub fn apply(admin: &Client, namespace: &str, objects: Vec<Value>) {
+pub fn apply(admin: &Api, namespace: &str, objects: Vec<Value>) {
     let new = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } });
-    request(admin, Method::Post, "/api/v1/namespaces", Some(&new)).expect("a namespace");
+    admin.request(Method::POST, "/api/v1/namespaces", Some(&new)).expect("a namespace");
     for mut object in objects {
         let is_of_rights = ["ServiceAccount", "Role", "RoleBinding"].iter().any(|kind| object["kind"] == **kind);
         if object["kind"] == "RoleBinding" {
             object["subjects"][0]["namespace"] = json!(namespace);
         }
-        let path = collection(&object, namespace);
-        let mut query = vec![("fieldValidation", "Strict")];
-        query.extend((!is_of_rights).then_some(("dryRun", "All")));
-        let request = Request { method: Method::Post, path: &path, query: &query, body: Some(&object), timeout: SOON };
-        admin.request(request).unwrap_or_else(|error| panic!("{}: {error}", object["kind"]));
+        let dry_run = if is_of_rights { "" } else { "&dryRun=All" };
+        let path = format!("{}?fieldValidation=Strict{dry_run}", collection(&object, namespace));
+        admin.request(Method::POST, &path, Some(&object)).unwrap_or_else(|error| panic!("{}: {error}", object["kind"]));
     }
 }
 
 /// Creates a kubeconfig with a token of a service account.
-pub fn kubeconfig_of(account: &str, cluster: &Cluster, admin: &Client, namespace: &str) -> NamedTempFile {
+pub fn kubeconfig_of(account: &str, cluster: &Cluster, admin: &Api, namespace: &str) -> NamedTempFile {
     let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token");
     let asked =
         json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": { "audiences": [] } });
-    let token = request(admin, Method::Post, &path, Some(&asked)).expect("a token");
+    let token = admin.request(Method::POST, &path, Some(&asked)).expect("a token");
     let token = token["status"]["token"].as_str().expect("a token").to_owned();
     let mut config: Value =
         serde_saphyr::from_str(&fs::read_to_string(cluster.kubeconfig("admin")).expect("a kubeconfig")).expect("YAML");

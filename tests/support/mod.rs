@@ -1,6 +1,7 @@
 //! Code that several test binaries share. Each binary uses only a part of the code.
 #![allow(dead_code)]
 
+pub mod api;
 pub mod authority;
 pub mod client_config;
 pub mod cluster;

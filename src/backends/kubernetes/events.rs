@@ -9,7 +9,9 @@ use crate::backends::kubernetes::client::{Client, ClientError, Method, Request};
 use crate::election::stop_reason::StopReason;
 use crate::net::json as limited;
 use crate::observe::observer::{Event, Observer, beginning};
+use crate::store::CallContext;
 use crate::store::record::MicroTime;
+use crate::util::cancel::CancelToken;
 use crate::util::log_fields::STORE;
 use crate::util::panics::log_line;
 
@@ -83,8 +85,9 @@ impl EventRecorder {
 
     fn create(&self, what: &str) -> Result<(), ClientError> {
         let Self { api_version, kind, namespace, name, path, .. } = self;
-        let request = Request { method: Method::Get, path, query: &[], body: None, timeout: TIMEOUT };
-        let object = self.client.request(request)?;
+        let request = Request { method: Method::Get, path, query: &[], body: None };
+        let call = || CallContext::new(TIMEOUT, CancelToken::new());
+        let object = self.client.request(request, &call())?;
         // The server accepts an event without a uid. Clients that search for the events of the object do not find such
         // an event.
         let object: Option<Value> = limited::read(&object.body, LARGEST_VALUES).ok();
@@ -109,8 +112,8 @@ impl EventRecorder {
             "regarding": { "apiVersion": api_version, "kind": kind, "namespace": namespace, "name": name, "uid": uid },
         });
         let path = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
-        let request = Request { method: Method::Post, path: &path, query: &[], body: Some(&event), timeout: TIMEOUT };
-        self.client.request(request).map(drop)
+        let request = Request { method: Method::Post, path: &path, query: &[], body: Some(&event) };
+        self.client.request(request, &call()).map(drop)
     }
 }
 

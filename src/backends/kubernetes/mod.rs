@@ -1,15 +1,10 @@
-//! Records in objects of a Kubernetes API server, and a small blocking client for its API.
+//! Records in objects of a Kubernetes API server, and the client of their stores.
 //!
-//! The client does four things:
-//!
-//! - Finds the cluster ([`ClientConfig::infer`]).
-//! - Authenticates with a service account, a client certificate, a token or a credential plugin.
-//! - Sends one request at a time ([`Client::request`]).
-//! - Reads watches line by line ([`Client::stream`]).
-//!
-//! Every call has its own timeout. Another thread can cancel every call that blocks. The client handles paths and JSON
-//! bodies, not typed resources. [`start_with_client`](crate::LeaderElectorBuilder::start_with_client) starts an elector
-//! on a client.
+//! A [`ClientConfig`] names the cluster and the credentials: a service account, a client certificate, a token or a
+//! credential plugin. [`ClientConfig::infer`] finds both as kubectl and client-go do. A [`Client`] keeps the
+//! connections to one cluster, and [`start_with_client`](crate::LeaderElectorBuilder::start_with_client) starts an
+//! elector on a client. The client sends the requests of electors and stores only. Use a client of your choice for
+//! other requests.
 //!
 //! The client supports HTTP/1.1, TLS by rustls, JSON, and proxies (`CONNECT`, with or without TLS to the proxy, and
 //! SOCKS 5). The client does not support HTTP/2, compression, redirects or `auth-provider` plugins. An API server sends
@@ -55,26 +50,18 @@
 //!   head of the response, and the server's `Audit-Id`, if any.
 //! - `warn`: the server's warnings, each text once for a client.
 //!
-//! No line contains credentials. [`Client::counters`] counts plugin runs and file reloads, also as metrics for
-//! Prometheus.
+//! No line contains credentials. [`Client::write_prometheus`] writes the number of plugin runs and file reloads as
+//! metrics.
 //!
 //! # Examples
 //!
 //! ```no_run
-//! use std::time::Duration;
-//! use leasehold::kubernetes::{Client, ClientConfig, Method, Request};
+//! use leasehold::LeaderElector;
+//! use leasehold::kubernetes::{Client, ClientConfig};
 //!
-//! let client = Client::new(ClientConfig::infer()?)?;
-//! let path = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", client.default_namespace());
-//! let leases = client.request(Request {
-//!     method: Method::Get,
-//!     path: &path,
-//!     query: &[("limit", "10")],
-//!     body: None,
-//!     timeout: Duration::from_secs(5),
-//! })?;
-//! println!("{}", String::from_utf8_lossy(&leases.body));
-//! # Ok::<(), leasehold::kubernetes::ClientError>(())
+//! let config = ClientConfig::infer()?.with_user_agent("jobs/1.2")?;
+//! let elector = LeaderElector::builder("jobs").start_with_client(Client::new(config)?)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 pub(crate) mod annotation;
@@ -91,9 +78,7 @@ pub(crate) mod resource_lock;
 
 #[cfg(feature = "kubeconfig")]
 pub use client::ExecStderr;
-pub use client::{
-    ApiStatus, Client, ClientConfig, ClientCounters, ClientError, ErrorKind, Method, Request, Response, Stream,
-};
+pub use client::{ApiStatus, Client, ClientConfig, ClientError, ErrorKind};
 pub use configmap::ConfigMapStore;
 pub use endpoints::EndpointsStore;
 pub use events::EventRecorder;

@@ -223,8 +223,8 @@ impl<C: Codec> ObjectStore<C> {
             "create" => (Method::Post, self.path(None)),
             _ => (Method::Put, self.path(Some(key))),
         };
-        let request = Request { method, path: &path, query: &[], body, timeout: call.remaining() };
-        self.client.call(request, call).map_err(|error| self.explain(verb, WatchScope::Key(key), error))
+        let request = Request { method, path: &path, query: &[], body };
+        self.client.request(request, call).map_err(|error| self.explain(verb, WatchScope::Key(key), error))
     }
 
     /// Writes the record, its notes and the configured metadata into an object.
@@ -393,9 +393,10 @@ impl<C: Codec> Store for ObjectStore<C> {
         query.extend(selector.as_deref().map(|selector| ("fieldSelector", selector)));
         query.extend(from.as_deref().map(|version| ("resourceVersion", version)));
         let path = self.path(None);
-        let request = Request { method: Method::Get, path: &path, query: &query, body: None, timeout: OPENING };
+        let request = Request { method: Method::Get, path: &path, query: &query, body: None };
         let explain = |error| check_watch(cancel).err().unwrap_or_else(|| self.explain("watch", scope, error));
-        let mut stream = self.client.stream(request, SILENCE, cancel).map_err(explain)?;
+        let mut stream =
+            self.client.stream(request, SILENCE, &CallContext::new(OPENING, cancel.clone())).map_err(explain)?;
         on_event(WatchEvent::Opened);
         if let Some(list) = list {
             let version = list.version;
@@ -441,9 +442,8 @@ impl<C: Codec> Store for ObjectStore<C> {
                 "apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": { "resourceAttributes": attributes },
             });
             let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-            let request =
-                Request { method: Method::Post, path, query: &[], body: Some(&review), timeout: call.remaining() };
-            let answer = self.client.call(request, call).ok()?.json::<Value>().ok()?;
+            let request = Request { method: Method::Post, path, query: &[], body: Some(&review) };
+            let answer = self.client.request(request, call).ok()?.json::<Value>().ok()?;
             answer["status"]["allowed"].as_bool()
         };
         let answers: Vec<_> =

@@ -8,11 +8,15 @@ use crate::util::config_error::ConfigError;
 
 /// The TLS settings of a store: trusted authorities and the client certificate.
 ///
-/// [`EtcdConfig`](https://docs.rs/leasehold/latest/leasehold/etcd/struct.EtcdConfig.html) and the configurations of the
-/// SQL stores use these settings. By default, a store trusts the system's roots and sends no client certificate.
+/// The configurations of Kubernetes clients, etcd and the SQL stores use these settings. By default, a store trusts the
+/// system's roots and sends no client certificate.
 ///
-/// While the store is in use, certificate files are read again, so that certificates can be renewed. `Debug` does not
-/// show keys.
+/// Files may be replaced while the store is in use. A store reads a file again when the last read is a minute old. A
+/// store also reads the files immediately after the store rejected the server's certificate, or the server rejected the
+/// store's. While a file is unusable, or a key does not match its certificate, the previous certificates stay in use,
+/// and a warning is logged. New connections use the new certificates. A watch keeps its connection.
+///
+/// `Debug` does not show keys.
 ///
 /// # Examples
 ///
@@ -48,8 +52,6 @@ impl TlsConfig {
 
     /// Trusts only the authorities whose certificates are in this PEM file.
     ///
-    /// While the store is in use, the file is read again.
-    ///
     /// Defaults to the system's roots.
     ///
     /// # Errors
@@ -66,7 +68,8 @@ impl TlsConfig {
 
     /// Sets the client certificate: a certificate chain and its private key, both in PEM.
     ///
-    /// The certificate is sent only to a server that requests a client certificate.
+    /// The key has the form PKCS#8, PKCS#1 or SEC1. The certificate is sent only to a server that requests a client
+    /// certificate.
     ///
     /// Defaults to no client certificate.
     ///
@@ -82,8 +85,6 @@ impl TlsConfig {
     }
 
     /// Sets the client certificate from PEM files with a certificate chain and its private key.
-    ///
-    /// While the store is in use, the files are read again.
     ///
     /// Defaults to no client certificate.
     ///
@@ -115,6 +116,7 @@ impl TlsConfig {
 }
 
 /// The paths of TLS files in the parameters of a URL.
+#[cfg(feature = "_server")]
 #[derive(Default)]
 pub(crate) struct UrlFiles {
     pub(crate) ca: Option<String>,
@@ -122,6 +124,7 @@ pub(crate) struct UrlFiles {
     pub(crate) key: Option<String>,
 }
 
+#[cfg(feature = "_server")]
 impl UrlFiles {
     /// Returns `true` if a file is set.
     #[cfg(any(feature = "etcd", feature = "mysql"))]

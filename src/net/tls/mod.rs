@@ -17,7 +17,6 @@ use super::error::{Error, NetErrorKind};
 use crate::util::clock::{self, Moment};
 use crate::util::debug_fields::debug_fields;
 
-#[cfg(feature = "_server")]
 pub(crate) mod config;
 mod der;
 #[cfg(feature = "postgres")]

@@ -21,7 +21,7 @@ mod prometheus;
 ///
 /// ```
 /// use leasehold::store::MemoryStore;
-/// use leasehold::LeaderElector;
+/// use leasehold::{LeaderElector, Status};
 ///
 /// let elector = LeaderElector::builder("jobs").identity("me").start_on(MemoryStore::new())?;
 /// let guard = elector.block_until_leader()?;
@@ -30,7 +30,7 @@ mod prometheus;
 /// assert_eq!(status.counters.terms, 1);
 ///
 /// let mut text = String::new();
-/// status.write_prometheus(&mut text).expect("writing to a String does not fail");
+/// Status::write_prometheus([&status], &mut text).expect("writing to a String does not fail");
 /// assert!(text.contains("leader_election_master_status{name=\"jobs\",record=\"jobs in memory\",identity=\"me\"} 1"));
 /// # Ok::<(), leasehold::Error>(())
 /// ```

@@ -8,26 +8,14 @@ use crate::store::{StoreErrorKind, StoreOperation};
 use crate::util::prometheus::escaped;
 
 impl Status {
-    /// Writes the status as metrics in the text format of Prometheus.
+    /// Writes the status of each elector as metrics in the text format of Prometheus.
     ///
-    /// Each metric has the labels `name`, `record` and `identity`. Two electors of a process must differ in a label.
-    /// Use [`write_prometheus_all`](Self::write_prometheus_all) for several electors, because a text may describe each
-    /// metric only once.
+    /// The format allows only one description for each metric, so pass the status of all electors in one call. Each
+    /// metric has the labels `name`, `record` and `identity`. Two electors of a process must differ in a label.
     ///
     /// Two metrics have client-go's names. `leader_election_master_status` has client-go's meaning.
     /// `leader_election_slowpath_total` also counts reads that a silent watch causes. All other names begin with
     /// `leasehold_`.
-    ///
-    /// # Errors
-    ///
-    /// Returns the errors of `out`.
-    pub fn write_prometheus(&self, out: &mut impl Write) -> fmt::Result {
-        Self::write_prometheus_all([self], out)
-    }
-
-    /// Writes the status of several electors as metrics in the text format of Prometheus.
-    ///
-    /// The metrics are those of [`write_prometheus`](Self::write_prometheus).
     ///
     /// # Examples
     ///
@@ -38,7 +26,7 @@ impl Status {
     /// let jobs = LeaderElector::builder("jobs").start_on(MemoryStore::new())?;
     /// let mail = LeaderElector::builder("mail").start_on(MemoryStore::new())?;
     /// let mut text = String::new();
-    /// Status::write_prometheus_all(&[jobs.status(), mail.status()], &mut text).expect("a String");
+    /// Status::write_prometheus(&[jobs.status(), mail.status()], &mut text).expect("a String");
     /// assert_eq!(text.matches("# TYPE leasehold_terms_total counter").count(), 1);
     /// # Ok::<(), leasehold::Error>(())
     /// ```
@@ -46,10 +34,7 @@ impl Status {
     /// # Errors
     ///
     /// Returns the errors of `out`.
-    pub fn write_prometheus_all<'a, W: Write>(
-        statuses: impl IntoIterator<Item = &'a Status>,
-        out: &mut W,
-    ) -> fmt::Result {
+    pub fn write_prometheus<'a>(statuses: impl IntoIterator<Item = &'a Status>, out: &mut impl Write) -> fmt::Result {
         let with_labels = |status: &'a Status| {
             let [name, record, identity] =
                 [&status.name, &status.record, &status.settings.identity].map(|it| escaped(it));
@@ -201,7 +186,7 @@ mod tests {
             counters.renewals.add(Duration::from_micros(micros));
         }
         let mut text = String::new();
-        status.write_prometheus(&mut text).unwrap();
+        Status::write_prometheus([&status], &mut text).unwrap();
         let labels = "{name=\"jobs\",record=\"jobs in memory\",identity=\"me\"";
         let samples = text.lines().filter(|line| !line.starts_with('#')).map(|line| line.replacen(labels, "", 1));
         let shorter = |line: String| line.replace("leasehold_", "").replace("renewal_duration_seconds", "renewal");

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{RecvTimeoutError, bounded};
-use leasehold::{Error, Fitness, LeaderElectorBuilder, StopReason, Unhealthy};
+use leasehold::{Error, Fitness, LeaderElectorBuilder, Status, StopReason, Unhealthy};
 
 use super::{builder, leading_with};
 use crate::support::memory::{Connection, Memory};
@@ -250,7 +250,7 @@ fn status_reports_fitness_and_progress() {
     let builder = builder("a").retry_period(Duration::from_secs(4)).progress_timeout(SOON).fitness(&fitness);
     let elector = start(builder, &store);
     let mut metrics = String::new();
-    elector.status().write_prometheus(&mut metrics).expect("metrics");
+    Status::write_prometheus([&elector.status()], &mut metrics).expect("metrics");
     assert!(metrics.contains("leasehold_fit{") && metrics.contains("leasehold_unfit_seconds{"), "{metrics}");
     assert!(!metrics.contains("leasehold_progress_age_seconds{"), "{metrics}");
     fitness.set(true);

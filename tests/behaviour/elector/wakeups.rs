@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::{RecvTimeoutError, bounded};
-use leasehold::{Error, Fitness, LeaderElector, LeaderElectorBuilder, StopReason, Transition};
+use leasehold::{Error, Fitness, LeaderElector, LeaderElectorBuilder, Status, StopReason, Transition};
 
 use crate::elector::{builder, elector, leading_with, release_at_once};
 use crate::support::memory::{Connection, Memory};
@@ -116,7 +116,7 @@ fn dead_holder_is_no_leader_in_status_and_metrics() {
     let elector = elector(&store, "b");
     wait_until("its lease expires", || elector.status().leader_lease_expired);
     let (status, mut metrics) = (elector.status(), String::new());
-    status.write_prometheus(&mut metrics).unwrap();
+    Status::write_prometheus([&status], &mut metrics).unwrap();
     assert_eq!((elector.current_leader(), status.leader.as_deref()), (None, Some("gone")));
     assert!(status.to_string().contains("no leader; the lease of gone has expired"), "{status}");
     assert!(!metrics.contains("leader=\"gone\""), "{metrics}");

@@ -4,12 +4,13 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::thread;
 
-use leasehold::kubernetes::{ErrorKind, Method, Request};
-use serde_json::json;
+use leasehold::kubernetes::{ClientError, ErrorKind, LeaseStore};
+use leasehold::store::{CallContext, CancelToken, Store};
 
 use crate::faults::place::kubeconfig_for;
 use crate::support::SOON;
 use crate::support::cluster::client_of;
+use crate::support::stores::held_by;
 
 /// Answers one request with `head` and repeated `filler`.
 ///
@@ -57,15 +58,17 @@ fn endless_answers_are_cut_off() {
         let client = client_of(&kubeconfig_for("http", &address));
         let poured = thread::scope(|scope| {
             let pouring = scope.spawn(|| pour(&listener, &head, filler, 2 * BUFFERS));
-            let body = json!({});
-            // The client may send a GET twice, so the test sends a PUT.
-            let request = Request { method: Method::Put, path: "/", query: &[], body: Some(&body), timeout: SOON };
-            let error = client.request(request).expect_err(what);
+            let leases = LeaseStore::new(client, "default").expect("a store");
+            // The client may send a GET twice, so the test sends a POST.
+            let call = CallContext::new(SOON, CancelToken::new());
+            let error = leases.create("jobs", held_by("a").as_write(), &call).expect_err(what);
+            let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<ClientError>());
+            let error = source.expect("an error of the client");
             if let Some(kind) = &kind {
                 assert_eq!(error.kind(), kind, "{what}: {error}");
             }
             assert_ne!(error.kind(), &ErrorKind::Timeout, "{what}: {error}");
-            drop(client);
+            drop(leases);
             pouring.join().expect("no panic")
         });
         assert!(poured < BUFFERS, "{what}: {poured} bytes were taken");

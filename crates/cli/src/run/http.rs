@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use leasehold::{LeaderElector, Leadership};
+use leasehold::{LeaderElector, Leadership, Status};
 use parking_lot::Mutex;
 use serde_json::json;
 
@@ -176,7 +176,7 @@ impl StatusServer {
             }
             "/metrics" => {
                 let mut body = String::new();
-                let _ = elector.status().write_prometheus(&mut body);
+                let _ = Status::write_prometheus([&elector.status()], &mut body);
                 self.work.lock().write_prometheus(&mut body);
                 HttpAnswer { status: OK, content_type: "text/plain; version=0.0.4; charset=utf-8", body }
             }

@@ -107,20 +107,11 @@ impl ClientError {
     }
 
     /// Returns the server's response if the server answered with a status other than 2xx.
-    pub fn status(&self) -> Option<&ApiStatus> {
+    pub(crate) fn status(&self) -> Option<&ApiStatus> {
         match &self.0.kind {
             ErrorKind::Status(status) => Some(status),
             _ => None,
         }
-    }
-
-    /// Returns `true` if the server may have received the request.
-    ///
-    /// If the result is `false`, no part of the request left this process, so a write was not applied and never will
-    /// be. If the result is `true`, the outcome of a write is unknown, unless [`status`](ClientError::status) returns
-    /// the server's response.
-    pub fn maybe_sent(&self) -> bool {
-        self.0.maybe_sent
     }
 }
 

@@ -1,5 +1,6 @@
 //! The blocking client: sends one request and returns one response.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -7,7 +8,7 @@ use ureq::http::{self, HeaderName, HeaderValue, header};
 
 use super::auth::{Auth, Credentials, Limits};
 use super::config::ClientConfig;
-use super::counters::ClientCounters;
+use super::counters::{ClientCounters, write_prometheus};
 use super::error::{ClientError, ErrorKind};
 use super::request::{Method, Request};
 use super::request_log::ApiRequestLog;
@@ -25,7 +26,6 @@ use crate::net::redact::Redacted;
 use crate::net::stream::LineStream;
 use crate::net::tls::ClientTls;
 use crate::store::CallContext;
-use crate::util::cancel::CancelToken;
 use crate::util::debug_fields::debug_fields;
 
 /// A blocking client for one cluster.
@@ -35,24 +35,15 @@ use crate::util::debug_fields::debug_fields;
 ///
 /// # Examples
 ///
-/// ```
-/// use std::time::Duration;
-/// use leasehold::kubernetes::{Client, ClientConfig, ErrorKind, Method, Request};
+/// ```no_run
+/// use leasehold::LeaderElector;
+/// use leasehold::kubernetes::{Client, ClientConfig};
 ///
-/// // Nothing listens on this port.
-/// let client = Client::new(ClientConfig::new("http://127.0.0.1:1")?)?;
-/// let error = client
-///     .request(Request {
-///         method: Method::Get,
-///         path: "/version",
-///         query: &[],
-///         body: None,
-///         timeout: Duration::from_secs(5),
-///     })
-///     .unwrap_err();
-/// assert!(matches!(error.kind(), ErrorKind::Connect));
-/// assert!(!error.maybe_sent());
-/// # Ok::<(), leasehold::kubernetes::ClientError>(())
+/// // Two electors share the connections of a client.
+/// let client = Client::new(ClientConfig::infer()?)?;
+/// let jobs = LeaderElector::builder("jobs").start_with_client(client.clone())?;
+/// let reports = LeaderElector::builder("reports").start_with_client(client)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
 pub struct Client {
@@ -160,8 +151,33 @@ impl Client {
         self.shared.endpoint.url()
     }
 
-    /// Returns the counters of credential and certificate renewals. Never blocks.
-    pub fn counters(&self) -> ClientCounters {
+    /// Writes the counters of several clients as metrics in the text format of Prometheus.
+    ///
+    /// The metrics count the runs of credential plugins, and the reloads of certificate and token files. Each client
+    /// must have a different server, which is the label `server`. Several electors may share a client, so these metrics
+    /// do not belong to an elector. Never blocks.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::kubernetes::{Client, ClientConfig};
+    ///
+    /// let client = Client::new(ClientConfig::new("http://127.0.0.1:8001")?)?;
+    /// let mut text = String::new();
+    /// Client::write_prometheus([&client], &mut text).expect("writing to a String does not fail");
+    /// assert!(text.contains("leasehold_client_plugin_runs_total{server=\"http://127.0.0.1:8001\"} 0"));
+    /// # Ok::<(), leasehold::kubernetes::ClientError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if writing to `out` fails.
+    pub fn write_prometheus<'a>(clients: impl IntoIterator<Item = &'a Self>, out: &mut impl fmt::Write) -> fmt::Result {
+        let counters: Vec<_> = clients.into_iter().map(Self::counters).collect();
+        write_prometheus(&counters, out)
+    }
+
+    pub(super) fn counters(&self) -> ClientCounters {
         let ClientShared { auth, tls, proxy_tls, .. } = &*self.shared;
         let mut counters = ClientCounters { server: self.server(), ..ClientCounters::default() };
         auth.count(&mut counters);
@@ -190,47 +206,14 @@ impl Client {
     ///
     /// The client never repeats a write if any part of the write may have been sent.
     ///
-    /// # Errors
-    ///
-    /// Returns an error with any [`ErrorKind`] unless the server returns a 2xx response with a readable body.
-    pub fn request(&self, request: Request<'_>) -> Result<Response, ClientError> {
-        self.request_with_cancel(request, &CancelToken::new())
-    }
-
-    /// Sends a request like [`request`](Client::request), until `cancel` is cancelled.
+    /// The timeout of `context` includes credentials, name lookup, connect, TLS, sending and receiving.
     ///
     /// After cancellation the method returns [`ErrorKind::Interrupted`] without delay and closes its connection.
     /// Cancellation also ends a name lookup, a connect, or the wait for a credential plugin; the plugin itself
     /// continues. If the server has already answered, even with a 401, the method returns this response. Cancellation
     /// does not affect other requests and their connections.
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// use std::time::Duration;
-    /// use leasehold::store::CancelToken;
-    /// use leasehold::kubernetes::{Client, ClientConfig, Method, Request};
-    ///
-    /// let client = Client::new(ClientConfig::infer()?)?;
-    /// let cancel = CancelToken::new();
-    /// let signal_handler = cancel.clone();
-    /// std::thread::spawn(move || signal_handler.cancel());
-    /// let timeout = Duration::from_secs(5);
-    /// let request = Request { method: Method::Get, path: "/version", query: &[], body: None, timeout };
-    /// let version = client.request_with_cancel(request, &cancel)?;
-    /// # Ok::<(), leasehold::kubernetes::ClientError>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// See [`request`](Client::request).
-    pub fn request_with_cancel(&self, request: Request<'_>, cancel: &CancelToken) -> Result<Response, ClientError> {
-        self.call(request, &CallContext::new(request.timeout, cancel.clone()))
-    }
-
-    /// Sends a request like [`request_with_cancel`](Client::request_with_cancel), with the timeout of `context`.
-    pub(crate) fn call(&self, request: Request<'_>, context: &CallContext) -> Result<Response, ClientError> {
-        let attempt = ApiAttempt::new(&request)?;
+    pub(crate) fn request(&self, request: Request<'_>, context: &CallContext) -> Result<Response, ClientError> {
+        let attempt = ApiAttempt::new(&request, context)?;
         let (shared, call, mut used) = (&*self.shared, ActiveCall::begin(context), None);
         let result = shared.repeat_when_rejected(&attempt, &call.interrupter, |credentials| {
             let versions = shared.versions(credentials);
@@ -251,43 +234,18 @@ impl Client {
 
     /// Opens a stream, such as a watch.
     ///
-    /// `request.timeout` limits everything before the first line: credentials, name lookup, connect, TLS and the head
-    /// of the response. After that, `silence` is the longest time between two pieces of data. Any thread may cancel the
-    /// stream, even while this method opens it.
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// use std::time::Duration;
-    /// use leasehold::store::CancelToken;
-    /// use leasehold::kubernetes::{Client, ClientConfig, Method, Request};
-    ///
-    /// let client = Client::new(ClientConfig::infer()?)?;
-    /// let cancel = CancelToken::new();
-    /// let mut events = client.stream(
-    ///     Request {
-    ///         method: Method::Get,
-    ///         path: "/apis/coordination.k8s.io/v1/namespaces/default/leases",
-    ///         query: &[("watch", "true"), ("fieldSelector", "metadata.name=my-controller")],
-    ///         body: None,
-    ///         timeout: Duration::from_secs(5),
-    ///     },
-    ///     Duration::from_secs(60),
-    ///     &cancel,
-    /// )?;
-    /// while let Some(line) = events.next_line()? {
-    ///     println!("{}", String::from_utf8_lossy(&line));
-    /// }
-    /// # Ok::<(), leasehold::kubernetes::ClientError>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// See [`request`](Client::request).
-    pub fn stream(&self, request: Request<'_>, silence: Duration, cancel: &CancelToken) -> Result<Stream, ClientError> {
-        let (interrupter, hook) = Interrupter::hooked(cancel);
+    /// The timeout of `context` limits everything before the first line: credentials, name lookup, connect, TLS and the
+    /// head of the response. After that, `silence` is the longest time between two pieces of data. Any thread may
+    /// cancel the stream, even while this method opens it.
+    pub(crate) fn stream(
+        &self,
+        request: Request<'_>,
+        silence: Duration,
+        context: &CallContext,
+    ) -> Result<Stream, ClientError> {
+        let (interrupter, hook) = Interrupter::hooked(context.cancel());
         let silence = silence.clamp(Duration::from_millis(1), MAX_WAIT);
-        let attempt = ApiAttempt::new(&request)?;
+        let attempt = ApiAttempt::new(&request, context)?;
         let opening = Opening::until(attempt.deadline);
         let opened = self.shared.repeat_when_rejected(&attempt, &interrupter, |credentials| {
             // The slot is held until the head of the response has arrived.
@@ -422,11 +380,11 @@ impl ClientShared {
 }
 
 impl<'a> ApiAttempt<'a> {
-    fn new(request: &'a Request<'a>) -> Result<Self, ClientError> {
+    fn new(request: &'a Request<'a>, context: &CallContext) -> Result<Self, ClientError> {
         let place = format!("{} {}", request.method, request.path);
         let invalid = |_| ClientError::config(place.clone(), "the body is not representable as JSON");
         let body = request.body.map(|value| serde_json::to_vec(value).map_err(invalid)).transpose()?;
-        Ok(ApiAttempt { request, body, deadline: Instant::now() + request.timeout.min(MAX_WAIT), place })
+        Ok(ApiAttempt { request, body, deadline: Instant::now() + context.remaining().min(MAX_WAIT), place })
     }
 
     /// Adds the request to the error.

@@ -18,9 +18,7 @@ pub use crate::backends::kubernetes::client::http_client::Client;
 #[cfg(feature = "kubeconfig")]
 pub use auth::ExecStderr;
 pub use config::ClientConfig;
-pub use counters::ClientCounters;
 pub use error::{ClientError, ErrorKind};
-pub use request::{Method, Request};
-pub use response::Response;
+pub(crate) use request::{Method, Request};
+pub(crate) use response::Response;
 pub use status::ApiStatus;
-pub use stream::Stream;

@@ -17,22 +17,9 @@ use crate::net::json::{self, Unreadable};
 const MAX_VALUES: usize = 11 * 1024 * 1024;
 
 /// A 2xx response.
-///
-/// # Examples
-///
-/// ```no_run
-/// # use std::time::Duration;
-/// # use leasehold::kubernetes::{Client, ClientConfig, Method, Request};
-/// # let client = Client::new(ClientConfig::infer()?)?;
-/// # let timeout = Duration::from_secs(5);
-/// let request = Request { method: Method::Get, path: "/readyz", query: &[], body: None, timeout };
-/// let response = client.request(request)?;
-/// assert_eq!((response.status, response.body.as_slice()), (200, &b"ok"[..]));
-/// # Ok::<(), leasehold::kubernetes::ClientError>(())
-/// ```
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Response {
+pub(crate) struct Response {
     /// The status code: 200, or 201 after a creation.
     pub status: u16,
     /// The body, at most 4 MiB.
@@ -46,25 +33,12 @@ impl Response {
     /// node of a B-tree. This method therefore first computes the memory that a [`Value`](serde_json::Value) of the
     /// body needs. The limit is 11 MiB, so that the values and the body together stay below 16 MiB.
     ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// # use std::time::Duration;
-    /// # use leasehold::kubernetes::{Client, ClientConfig, Method, Request};
-    /// # let client = Client::new(ClientConfig::infer()?)?;
-    /// # let timeout = Duration::from_secs(5);
-    /// let request = Request { method: Method::Get, path: "/version", query: &[], body: None, timeout };
-    /// let version: serde_json::Value = client.request(request)?.json()?;
-    /// println!("{}", version["gitVersion"]);
-    /// # Ok::<(), leasehold::kubernetes::ClientError>(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// - Returns [`ErrorKind::Malformed`] if the body is not JSON for a `T`. The error does not quote the body.
     /// - Returns [`ErrorKind::BodyTooLarge`] if the values would need more than 11 MiB. [`body`](Response::body)
     ///   remains available for a parser that needs less memory.
-    pub fn json<T: DeserializeOwned>(&self) -> Result<T, ClientError> {
+    pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T, ClientError> {
         json::read(&self.body, MAX_VALUES).map_err(|unreadable| {
             let (kind, fault) = match unreadable {
                 Unreadable::Malformed(_) => (ErrorKind::Malformed, format!("are {unreadable}")),
@@ -113,6 +87,7 @@ impl fmt::Debug for Response {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::net::calls::CallError;
 
     fn answer(code: u16, encoding: &str) -> Result<http::Response<ureq::Body>, ClientError> {
         let answer = http::Response::builder().status(code).header(header::RETRY_AFTER, "7");

@@ -8,28 +8,7 @@ use crate::util::debug_fields::debug_fields;
 /// An open stream of lines, on its own connection.
 ///
 /// Dropping the stream closes the connection.
-///
-/// # Examples
-///
-/// ```no_run
-/// # use std::time::Duration;
-/// # use leasehold::store::CancelToken;
-/// # use leasehold::kubernetes::{Client, ClientConfig, Method, Request};
-/// # let client = Client::new(ClientConfig::infer()?)?;
-/// let request = Request {
-///     method: Method::Get,
-///     path: "/api/v1/namespaces/default/pods/jobs-0/log",
-///     query: &[("follow", "true")],
-///     body: None,
-///     timeout: Duration::from_secs(5),
-/// };
-/// let mut log = client.stream(request, Duration::from_secs(60), &CancelToken::new())?;
-/// while let Some(line) = log.next_line()? {
-///     println!("{}", String::from_utf8_lossy(&line));
-/// }
-/// # Ok::<(), leasehold::kubernetes::ClientError>(())
-/// ```
-pub struct Stream {
+pub(crate) struct Stream {
     pub(super) lines: LineStream,
     /// The credentials to redact if the server quotes them in a line.
     pub(super) credentials: Credentials,
@@ -50,7 +29,7 @@ impl Stream {
     /// - Returns [`ErrorKind::Malformed`](crate::kubernetes::ErrorKind::Malformed) if the stream ends inside a line.
     /// - Returns [`ErrorKind::Io`](crate::kubernetes::ErrorKind::Io) or
     ///   [`ErrorKind::Tls`](crate::kubernetes::ErrorKind::Tls) if the connection broke.
-    pub fn next_line(&mut self) -> Result<Option<Vec<u8>>, ClientError> {
+    pub(crate) fn next_line(&mut self) -> Result<Option<Vec<u8>>, ClientError> {
         let mut line = self.lines.next_line().map_err(|e| ClientError::from(e.during(&self.place)))?;
         line.iter_mut().for_each(|line| self.credentials.redact(line));
         Ok(line)

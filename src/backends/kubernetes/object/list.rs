@@ -86,8 +86,9 @@ impl<C: Codec> ObjectStore<C> {
             let mut query = vec![("limit", limit.as_str())];
             query.extend((!list.token.is_empty()).then_some(("continue", list.token.as_str())));
             let timeout = PAGE_TIMEOUT.min(list.call.remaining());
-            let request = Request { method: Method::Get, path: &path, query: &query, body: None, timeout };
-            match self.client.call(request, &list.call).and_then(|response| response.json::<Value>()) {
+            let request = Request { method: Method::Get, path: &path, query: &query, body: None };
+            let call = CallContext::new(timeout, list.call.cancel().clone());
+            match self.client.request(request, &call).and_then(|response| response.json::<Value>()) {
                 Err(error) if *error.kind() == ErrorKind::BodyTooLarge && list.limit > 1 => {
                     list.limit = (list.limit / 10).max(1);
                 }

@@ -18,18 +18,19 @@ use std::time::{Duration, Instant};
 
 use contender::mono;
 use leasehold::crossbeam_channel::Select;
-use leasehold::kubernetes::{Client, ClientConfig, Method, Request};
-use leasehold::store::CancelToken;
+use leasehold::kubernetes::{Client, ClientConfig, LeaseStore};
+use leasehold::store::{
+    CallContext, CancelToken, LeaderElectionRecord, Store, VersionedRecord, WatchEvent, WatchScope,
+};
 use leasehold::{Campaign, LeaderElector};
 use serde_json::{Value, json};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
-const NO_SILENCE: Duration = Duration::from_secs(3600);
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["limit", kubeconfig, lease] => limit(&client(kubeconfig)?, client(kubeconfig)?, lease),
+        ["limit", kubeconfig, lease] => limit(client(kubeconfig)?, client(kubeconfig)?, lease),
         ["check", kubeconfig, lease] => check(kubeconfig, lease),
         ["herd", ref kubeconfigs @ .., lease] => herd(kubeconfigs, lease),
         _ => Err("see the comment at the top of main.rs".into()),
@@ -51,51 +52,48 @@ fn say(line: Value) -> io::Result<()> {
 /// Measures the lower bound of a handover.
 ///
 /// The two clients have separate connections, like the two processes of a handover.
-fn limit(taker: &Client, releaser: Client, name: &str) -> Result<(), Box<dyn Error>> {
-    let collection = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", taker.default_namespace());
-    let path = format!("{collection}/{name}");
-    let mut lease = json!({
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "metadata": { "name": name },
-        "spec": { "holderIdentity": "a", "leaseDurationSeconds": 15 },
-    });
-    send(&releaser, Method::Post, &collection, &lease)?;
+fn limit(taker: Client, releaser: Client, name: &str) -> Result<(), Box<dyn Error>> {
+    let namespace = taker.default_namespace().to_owned();
+    let taker = LeaseStore::new(taker, &namespace)?;
+    let releaser = LeaseStore::new(releaser, &namespace)?;
+    let mut lease = releaser.create(name, held_by("a").as_write(), &call())?;
     // This read opens the connection of `taker`. The POST has opened the connection of `releaser`.
-    lease = taker
-        .request(Request { method: Method::Get, path: &path, query: &[], body: None, timeout: TIMEOUT })?
-        .json()?;
-    let version = version(&lease);
-    let selector = format!("metadata.name={name}");
-    let query = [("watch", "true"), ("fieldSelector", &*selector), ("resourceVersion", &*version)];
-    let request = Request { method: Method::Get, path: &collection, query: &query, body: None, timeout: TIMEOUT };
-    let mut events = taker.stream(request, NO_SILENCE, &CancelToken::new())?;
+    taker.get(name, &call())?;
+
+    let (opened, is_open) = mpsc::channel();
+    let (took, takeovers) = mpsc::channel();
+    let key = name.to_owned();
+    thread::spawn(move || {
+        let end = taker.watch(WatchScope::Key(&key), None, &CancelToken::new(), &mut |event| match event {
+            WatchEvent::Opened => drop(opened.send(())),
+            WatchEvent::Changed { observed, .. } if observed.record.holder_identity.as_deref() == Some("") => {
+                let heard = mono();
+                let taken = taker.update(&key, &observed, held_by("b").as_write(), &call());
+                let _ = took.send((heard, mono(), taken));
+            }
+            // The events of the other writes.
+            _ => {}
+        });
+        panic!("the watch ended: {end:?}");
+    });
+    is_open.recv()?;
     say(json!({ "event": "ready" }))?;
 
-    let (release, releases) = mpsc::channel::<Value>();
+    let (release, releases) = mpsc::channel::<VersionedRecord>();
     let (released, answers) = mpsc::channel();
-    thread::spawn({
-        let path = path.clone();
-        move || {
-            for lease in releases {
-                let sent = mono();
-                let answer = send(&releaser, Method::Put, &path, &lease).map(drop).map_err(|error| error.to_string());
-                let _ = released.send((sent, mono(), answer));
-            }
+    let key = name.to_owned();
+    thread::spawn(move || {
+        for lease in releases {
+            let sent = mono();
+            let answer = releaser.update(&key, &lease, held_by("").as_write(), &call());
+            let _ = released.send((sent, mono(), answer));
         }
     });
     for line in io::stdin().lock().lines() {
         line?;
-        lease["spec"]["holderIdentity"] = json!("");
         release.send(lease)?;
-        let event = events.next_line()?.ok_or("the watch ended")?;
-        let heard = mono();
-        lease = serde_json::from_slice::<Value>(&event)?["object"].take();
-        lease["spec"]["holderIdentity"] = json!("b");
-        lease = send(taker, Method::Put, &path, &lease)?;
-        let taken = mono();
-        // Skips the watch event of the PUT by `taker`.
-        events.next_line()?;
+        let (heard, taken, next) = takeovers.recv()?;
+        lease = next?;
         let (sent, answered, answer) = answers.recv()?;
         answer?;
         say(json!({ "event": "limit", "total": taken - sent, "event_after": heard - sent, "put": answered - sent }))?;
@@ -103,17 +101,16 @@ fn limit(taker: &Client, releaser: Client, name: &str) -> Result<(), Box<dyn Err
     Ok(())
 }
 
-fn send(
-    client: &Client,
-    method: Method,
-    path: &str,
-    body: &Value,
-) -> Result<Value, leasehold::kubernetes::ClientError> {
-    client.request(Request { method, path, query: &[], body: Some(body), timeout: TIMEOUT })?.json()
+fn call() -> CallContext {
+    CallContext::new(TIMEOUT, CancelToken::new())
 }
 
-fn version(lease: &Value) -> String {
-    lease["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned()
+fn held_by(identity: &str) -> LeaderElectionRecord {
+    LeaderElectionRecord {
+        holder_identity: Some(identity.to_owned()),
+        lease_duration_seconds: Some(15),
+        ..LeaderElectionRecord::default()
+    }
 }
 
 // ---- the check ----

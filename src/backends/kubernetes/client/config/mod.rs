@@ -1,7 +1,7 @@
 //! Configuration of a client: the cluster, the trusted authorities, and the credentials.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 #[cfg(feature = "kubeconfig")]
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ use super::error::ClientError;
 use crate::net::endpoint::Endpoint;
 use crate::net::proxy::Proxy;
 use crate::net::secret::Secret;
-use crate::net::tls::{PemSource, TlsSettings};
+use crate::net::tls::TlsSettings;
+use crate::net::tls::config::TlsConfig;
 
 pub(crate) mod in_cluster;
 pub(crate) mod infer;
@@ -56,9 +57,8 @@ impl ClientConfig {
     /// Creates a configuration for a server URL, without credentials.
     ///
     /// Reads no environment variables. The URL may have a path, which precedes the path of every request. With `https`,
-    /// the client trusts the roots of the system unless [`with_ca_pem`](Self::with_ca_pem) or
-    /// [`with_ca_file`](Self::with_ca_file) is called. Over `http`, [`Client::new`](super::Client::new) rejects tokens
-    /// and passwords unless the server is this machine.
+    /// the client trusts the roots of the system unless [`with_tls`](Self::with_tls) sets other authorities. Over
+    /// `http`, [`Client::new`](super::Client::new) rejects tokens and passwords unless the server is this machine.
     ///
     /// A link-local address needs a zone, which is the name or number of an interface, as in
     /// `https://[fe80::1%25eth0]:6443` (RFC 6874). The client uses the zone to connect, and does not send the zone to
@@ -98,97 +98,30 @@ impl ClientConfig {
         self
     }
 
-    /// Sets the trusted certificate authorities from a PEM bundle, replacing all others.
+    /// Sets the trusted authorities, the client certificate, and the expected server name.
     ///
-    /// Defaults to the authorities of the kubeconfig or the pod, or else to the roots of the system.
+    /// `tls` replaces the TLS settings of the kubeconfig or the pod as a whole. Corresponds to client-go's
+    /// `rest.TLSClientConfig`. With a client certificate, the client runs no credential plugin, as in client-go
+    /// (`UpdateTransportConfig` in `exec.go`).
     ///
-    /// # Errors
-    ///
-    /// Returns [`ErrorKind::Config`](super::ErrorKind::Config) if `bundle` is not a PEM bundle with at least one
-    /// certificate.
-    pub fn with_ca_pem(self, bundle: &[u8]) -> Result<Self, ClientError> {
-        self.with_ca(PemSource::inline(bundle))
-    }
-
-    /// Sets the trusted certificate authorities from a PEM file, replacing all others.
-    ///
-    /// The client reads the file again when the last read is a minute old, and immediately after it rejected a server's
-    /// certificate. While the file is unusable, the client trusts the previous authorities and logs a warning.
-    /// Corresponds to `CAFile` of client-go's `rest.TLSClientConfig`.
-    ///
-    /// Defaults to the authorities of the kubeconfig or the pod, or else to the roots of the system.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`ErrorKind::Config`](super::ErrorKind::Config) with the file if the file cannot be read or is not a PEM
-    /// bundle.
-    pub fn with_ca_file(self, path: impl AsRef<Path>) -> Result<Self, ClientError> {
-        self.with_ca(pem_file(path.as_ref())?)
-    }
-
-    fn with_ca(mut self, ca: PemSource) -> Result<Self, ClientError> {
-        self.tls.trust(ca).map_err(|rule| ClientError::config("certificate-authority", rule))?;
-        Ok(self)
-    }
-
-    /// Sets the name that the server's certificate must have, and that the client sends as SNI.
-    ///
-    /// Defaults to `tls-server-name` of the kubeconfig, else to the host of the URL.
-    #[must_use]
-    pub fn with_tls_server_name(mut self, name: impl Into<String>) -> Self {
-        self.tls.server_name = Some(name.into());
-        self
-    }
-
-    /// Sets a client certificate: a PEM chain and a PEM key in PKCS#8, PKCS#1 or SEC1 form.
-    ///
-    /// With a client certificate, the client runs no credential plugin, as in client-go (`UpdateTransportConfig` in
-    /// `exec.go`).
-    ///
-    /// Defaults to the certificate of the kubeconfig, if any.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`ErrorKind::Config`](super::ErrorKind::Config) if `chain` or `key` cannot be parsed.
-    pub fn with_client_certificate_pem(mut self, chain: &[u8], key: &[u8]) -> Result<Self, ClientError> {
-        self.tls.show(PemSource::inline(chain), PemSource::inline(key))?;
-        Ok(self)
-    }
-
-    /// Sets a client certificate and its key from files.
-    ///
-    /// The files have the forms that [`with_client_certificate_pem`](Self::with_client_certificate_pem) accepts. The
-    /// client reads the files again when the last read is a minute old. The client also reads the files immediately
-    /// after the server answered 401 or ended the TLS session. While the files are unusable, or the key does not match
-    /// the certificate, the client uses the previous certificate and logs a warning.
-    ///
-    /// Requests after a change use new connections. A watch keeps its connection. Corresponds to `CertFile` and
-    /// `KeyFile` of client-go's `rest.TLSClientConfig`.
-    ///
-    /// Defaults to the certificate of the kubeconfig, if any.
+    /// Defaults to the settings of the kubeconfig or the pod, or else to the roots of the system.
     ///
     /// # Examples
     ///
     /// ```no_run
+    /// use leasehold::TlsConfig;
     /// use leasehold::kubernetes::{Client, ClientConfig};
     ///
-    /// let config = ClientConfig::new("https://10.0.0.1:6443")?
+    /// let tls = TlsConfig::new()
     ///     .with_ca_file("/etc/jobs/ca.crt")?
     ///     .with_client_certificate_files("/etc/jobs/tls.crt", "/etc/jobs/tls.key")?;
-    /// let client = Client::new(config)?;
-    /// # Ok::<(), leasehold::kubernetes::ClientError>(())
+    /// let client = Client::new(ClientConfig::new("https://10.0.0.1:6443")?.with_tls(tls))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    ///
-    /// # Errors
-    ///
-    /// Returns [`ErrorKind::Config`](super::ErrorKind::Config) with the file if a file cannot be read or parsed.
-    pub fn with_client_certificate_files(
-        mut self,
-        chain: impl AsRef<Path>,
-        key: impl AsRef<Path>,
-    ) -> Result<Self, ClientError> {
-        self.tls.show(pem_file(chain.as_ref())?, pem_file(key.as_ref())?)?;
-        Ok(self)
+    #[must_use]
+    pub fn with_tls(mut self, tls: TlsConfig) -> Self {
+        self.tls = tls.settings;
+        self
     }
 
     /// Sets a bearer token, replacing other credentials except client certificates.
@@ -358,10 +291,6 @@ impl ClientConfig {
         let server = self.server();
         Err(ClientError::config(place(field), format!("would be sent without TLS to {server}; use https")))
     }
-}
-
-fn pem_file(path: &Path) -> Result<PemSource, ClientError> {
-    PemSource::read(path).map_err(|e| ClientError::config(path.display().to_string(), "cannot be read").caused_by(e))
 }
 
 #[cfg(test)]

@@ -30,11 +30,14 @@ const MAX_RETRY_AFTER: Duration = Duration::from_secs(60 * 60);
 /// # Examples
 ///
 /// ```
-/// use leasehold::kubernetes::ApiStatus;
+/// use leasehold::kubernetes::{ApiStatus, ClientError, ErrorKind};
 ///
-/// let event = serde_json::json!({ "kind": "Status", "code": 410, "reason": "Expired", "message": "too old" });
-/// let status = ApiStatus::from_object(&event).unwrap();
-/// assert_eq!((status.code, status.reason.as_str()), (410, "Expired"));
+/// fn status_of(error: &ClientError) -> Option<&ApiStatus> {
+///     match error.kind() {
+///         ErrorKind::Status(status) => Some(status),
+///         _ => None,
+///     }
+/// }
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -78,7 +81,7 @@ impl ApiStatus {
     /// Parses a `Status` object, such as the object of an `ERROR` event in a watch.
     ///
     /// Returns `None` for other objects.
-    pub fn from_object(object: &Value) -> Option<ApiStatus> {
+    pub(crate) fn from_object(object: &Value) -> Option<ApiStatus> {
         let raw = StatusFields::deserialize(object).ok()?;
         if raw.kind.as_deref() != Some("Status") {
             return None;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use super::certificates::trusting;
 use super::server::{ok, raw, serve, serve_on, silent};
 use super::{LONG, get, put};
 use crate::backends::kubernetes::client::{Client, ClientConfig, ErrorKind};
@@ -51,7 +52,7 @@ fn ipv6_is_reached_with_and_without_tls_and_zones_stay_local() {
             let scheme = if tls { "https" } else { "http" };
             let config = ClientConfig::new(&format!("{scheme}://{host}:{}", server.port)).unwrap();
             assert_eq!(config.server(), format!("{scheme}://{host}:{}", server.port));
-            let client = Client::new(config.with_ca_pem(ours.pem.as_bytes()).unwrap()).unwrap();
+            let client = Client::new(config.with_tls(trusting(&ours.pem))).unwrap();
             for _ in 0..2 {
                 put(&client, LONG).unwrap_or_else(|e| panic!("{host}: {e}"));
                 let head = server.next();

@@ -5,6 +5,7 @@ use super::server::{Server, accepts, ok, serve};
 use super::{LONG, put};
 use crate::backends::kubernetes::client::config::kubeconfig::Kubeconfig;
 use crate::backends::kubernetes::client::{Client, ErrorKind};
+use crate::net::calls::CallError;
 use crate::net::tests::Scratch;
 use crate::net::tests::certificates::authority;
 

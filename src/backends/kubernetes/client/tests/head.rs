@@ -12,9 +12,10 @@ use ureq::unversioned::transport::{ConnectionDetails, Connector, Transport};
 
 use super::certificates::{config as tls_config, tls_server};
 use super::server::{Script, Server, ok, serve};
-use super::{LONG, get};
+use super::{LONG, get, within};
 use crate::backends::kubernetes::client::auth::Impersonation;
 use crate::backends::kubernetes::client::{Client, ClientConfig, ClientError, ErrorKind, Method, Request};
+use crate::net::calls::CallError;
 use crate::net::endpoint::MAX_TARGET;
 use crate::net::http::{HttpTransport, NoResolver, Opening, from_ureq};
 use crate::net::redact::{MAX_HEAD, Redacted};
@@ -186,7 +187,7 @@ fn assert_all_arrive(server: &Server, config: &ClientConfig) {
         let client = Client::new(config).unwrap();
         for method in [Method::Get, Method::Put] {
             let body = (method == Method::Put).then_some(&body);
-            client.request(Request { method, path: "/version", query: &[], body, timeout: LONG }).unwrap();
+            client.request(Request { method, path: "/version", query: &[], body }, &within(LONG)).unwrap();
             let request = server.next();
             let what = format!("{method} with a token of {length} bytes and {count} groups");
             let (head, sent) = request.split_once("\r\n\r\n").unwrap();

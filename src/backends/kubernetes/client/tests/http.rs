@@ -9,8 +9,9 @@ use crossbeam_channel::bounded;
 use parking_lot::Mutex;
 
 use super::server::{Script, Server, accepts, closes_after, ok, raw, script, serve, silent};
-use super::{LONG, get, get_until, put, put_until};
+use super::{LONG, get, get_until, put, put_until, within};
 use crate::backends::kubernetes::client::{Client, ClientConfig, ClientError, ErrorKind, Method, Request};
+use crate::net::calls::CallError;
 use crate::net::pool::PATIENCE;
 use crate::net::tests::{Scratch, Slow};
 use crate::util::cancel::CancelToken;
@@ -21,8 +22,8 @@ fn a_request_goes_out_as_asked_and_connections_are_reused() {
     let config = server.config().with_token("sesame\n").with_user_agent("jobs/1.2").unwrap();
     let client = Client::new(config).unwrap();
     let query = &[("fieldSelector", "metadata.name=y"), ("z", "")];
-    let request = Request { method: Method::Get, path: "/apis/x", query, body: None, timeout: LONG };
-    let answer = client.request(request).unwrap();
+    let request = Request { method: Method::Get, path: "/apis/x", query, body: None };
+    let answer = client.request(request, &within(LONG)).unwrap();
     assert_eq!(answer.status, 200);
     assert_eq!(answer.json::<serde_json::Value>().unwrap()["a"][0], 1);
     let head = server.next().to_ascii_lowercase();

@@ -6,7 +6,7 @@ use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use super::certificates::config;
+use super::certificates::{config, trusting};
 use super::server::{ok, serve_with};
 use super::{LONG, get};
 use crate::backends::kubernetes::client::{Client, ClientConfig, ErrorKind};
@@ -41,9 +41,8 @@ fn p_521_authority_is_supported_or_the_feature_is_named() {
 
 #[test]
 fn p_521_client_key_is_supported_or_the_feature_is_named() {
-    let base = ClientConfig::new("https://127.0.0.1:1").unwrap().with_ca_pem(CA.as_bytes()).unwrap();
-    let config = base.with_client_certificate_pem(CLIENT.0.as_bytes(), CLIENT.1.as_bytes()).unwrap();
-    let client = Client::new(config);
+    let tls = trusting(CA).with_client_certificate_pem(CLIENT.0, CLIENT.1).unwrap();
+    let client = Client::new(ClientConfig::new("https://127.0.0.1:1").unwrap().with_tls(tls));
     assert_eq!(client.is_ok(), cfg!(feature = "aws-lc-rs"), "{:?}", client.err());
     if let Err(error) = client {
         assert!(error.to_string().contains("`aws-lc-rs`"), "{error}");
@@ -53,7 +52,7 @@ fn p_521_client_key_is_supported_or_the_feature_is_named() {
 #[cfg(feature = "aws-lc-rs")]
 #[test]
 fn authority_server_and_client_may_all_be_on_p_521() {
-    use super::certificates::kind;
+    use super::certificates::{config_with, kind};
     use crate::net::tests::certificates::{authority_with, server_config};
     use rcgen::{KeyPair, PKCS_ECDSA_P521_SHA512};
 
@@ -61,10 +60,8 @@ fn authority_server_and_client_may_all_be_on_p_521() {
     let ours = authority_with(key());
     let (leaf, jane) = (ours.leaf_with("127.0.0.1", key()), ours.leaf_with("jane", key()));
     let server = serve_with(Some(server_config(&leaf, Some(&ours))), vec![ok("{}")]);
-    let config = config(&server, &ours.pem)
-        .with_client_certificate_pem(jane.pem.as_bytes(), jane.key.serialize_pem().as_bytes())
-        .unwrap();
-    assert_eq!(kind(config), None);
+    let tls = trusting(&ours.pem).with_client_certificate_pem(jane.pem, jane.key.serialize_pem()).unwrap();
+    assert_eq!(kind(config_with(&server, tls)), None);
     // The library `ring` cannot even parse the key.
     #[cfg(feature = "ring")]
     let key = PrivateKeyDer::try_from(jane.key.serialize_der()).unwrap();

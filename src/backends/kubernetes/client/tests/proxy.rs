@@ -7,11 +7,14 @@ use std::time::{Duration, Instant};
 
 use rustls::ServerConfig;
 
+use super::certificates::trusting;
 use super::server::{Connection, Script, Server, script, serve, serve_with};
-use super::{LONG, get, get_until};
+use super::{LONG, get, get_until, within};
 use crate::backends::kubernetes::client::{Client, ClientConfig, ClientError, ErrorKind, Method, Request};
+use crate::net::calls::CallError;
 use crate::net::tests::certificates::{Authority, authority, server_config};
 use crate::net::tls::Verification;
+use crate::net::tls::config::TlsConfig;
 use crate::util::cancel::CancelToken;
 
 const KINDS: [&str; 4] = ["http", "https", "socks5", "socks5h"];
@@ -68,7 +71,11 @@ fn proxy(kind: &str, ours: &Authority, scripts: Vec<Script>) -> Server {
 }
 
 fn config(scheme: &str, ours: &Authority) -> ClientConfig {
-    ClientConfig::new(&format!("{scheme}://api.invalid:6443")).unwrap().with_ca_pem(ours.pem.as_bytes()).unwrap()
+    config_with(scheme, trusting(&ours.pem))
+}
+
+fn config_with(scheme: &str, tls: TlsConfig) -> ClientConfig {
+    ClientConfig::new(&format!("{scheme}://api.invalid:6443")).unwrap().with_tls(tls)
 }
 
 fn through(config: ClientConfig, kind: &str, port: u16) -> ClientConfig {
@@ -98,8 +105,8 @@ fn every_kind_of_proxy_leads_to_servers_with_and_without_tls() {
             // The proxy accepts only one connection, so these requests prove that the connection is reused.
             for i in 0..3 {
                 let body = Some(&long_body);
-                let request = Request { method: Method::Put, path: "/version", query: &[], body, timeout: LONG };
-                let answer = client.request(request);
+                let request = Request { method: Method::Put, path: "/version", query: &[], body };
+                let answer = client.request(request, &within(LONG));
                 assert_eq!(answer.unwrap_or_else(|e| panic!("{kind} to {scheme}: {e}")).body, long.as_bytes());
                 if i == 0 && kind.starts_with("http") {
                     let head = proxy.next();
@@ -245,11 +252,11 @@ fn proxy_certificate_needs_its_own_name_and_an_authority() {
         for insecure in [false, true] {
             let tls = server_config(&authority.leaf(name), None);
             let proxy = serve_with(Some(tls), vec![tunnel("https", Some(server.clone()), "{}")]);
-            let mut config = through(config("https", &ours), "https", proxy.port);
+            let tls = trusting(&ours.pem).with_server_name(if insecure { "kube.example" } else { "api.invalid" });
+            let mut config = through(config_with("https", tls), "https", proxy.port);
             if insecure {
                 config.tls.verification = Verification::Nothing;
             }
-            let config = config.with_tls_server_name(if insecure { "kube.example" } else { "api.invalid" });
             let result = get(&Client::new(config).unwrap(), LONG);
             match expected.as_ref().filter(|_| !insecure) {
                 None => assert!(result.is_ok(), "{name}: {}", result.unwrap_err()),
@@ -279,8 +286,8 @@ fn client_certificate_is_shown_to_the_server_not_the_proxy() {
     let asks = server_config(&ours.leaf("127.0.0.1"), Some(&users));
     let server = server_config(&ours.leaf("api.invalid"), Some(&users));
     let identified = |port| {
-        let config = through(config("https", &ours), "https", port);
-        config.with_client_certificate_pem(leaf.pem.as_bytes(), leaf.key.serialize_pem().as_bytes()).unwrap()
+        let tls = trusting(&ours.pem).with_client_certificate_pem(leaf.pem.as_str(), leaf.key.serialize_pem()).unwrap();
+        through(config_with("https", tls), "https", port)
     };
     let proxy = proxy("https", &ours, vec![tunnel("https", Some(server.clone()), "{}")]);
     get(&Client::new(identified(proxy.port)).unwrap(), LONG).unwrap();

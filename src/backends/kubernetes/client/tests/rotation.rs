@@ -8,19 +8,21 @@ use rustls::version::{TLS12, TLS13};
 
 use super::certificates::kind;
 use super::server::{Connection, Script, Server, ok, script, serve_with};
-use super::{LONG, put};
+use super::{LONG, put, within};
 use crate::backends::kubernetes::client::{Client, ClientConfig, ErrorKind, Method, Request};
+use crate::net::calls::CallError;
 use crate::net::tests::certificates::{Authority, Files, Leaf, authority, server_config, server_config_with};
-use crate::util::cancel::CancelToken;
+use crate::net::tls::config::TlsConfig;
 
 impl Files {
     fn config(&self, server: &Server) -> ClientConfig {
         let path = |name: &str| self.scratch.path().join(name);
         let url = format!("https://127.0.0.1:{}", server.port);
-        let mut config = ClientConfig::new(&url).unwrap().with_ca_file(path("ca.crt")).unwrap();
+        let mut tls = TlsConfig::new().with_ca_file(path("ca.crt")).unwrap();
         if path("tls.crt").exists() {
-            config = config.with_client_certificate_files(path("tls.crt"), path("tls.key")).unwrap();
+            tls = tls.with_client_certificate_files(path("tls.crt"), path("tls.key")).unwrap();
         }
+        let mut config = ClientConfig::new(&url).unwrap().with_tls(tls);
         config.tls.clock = self.clock();
         config
     }
@@ -162,8 +164,8 @@ fn replaced_identity_is_used_after_a_minute_and_watches_go_on() {
         connection.hang();
     });
     let (_server, client) = identified(&files, &ours, &old, vec![watch, tells(&[&old, &new]), tells(&[&old, &new])]);
-    let request = Request { method: Method::Get, path: "/watch", query: &[], body: None, timeout: LONG };
-    let mut stream = client.stream(request, LONG, &CancelToken::new()).unwrap();
+    let request = Request { method: Method::Get, path: "/watch", query: &[], body: None };
+    let mut stream = client.stream(request, LONG, &within(LONG)).unwrap();
     let shown = || String::from_utf8(put(&client, LONG).unwrap().body).unwrap();
     assert_eq!(shown(), "Some(0)");
     files.identity(&new);
@@ -214,7 +216,8 @@ fn a_rotation_that_server_and_proxy_share_is_counted_once() {
     let files = Files::new();
     for url in ["https://127.0.0.1:1", "http://127.0.0.1:1"] {
         files.authority(&authority());
-        let mut config = ClientConfig::new(url).unwrap().with_ca_file(files.scratch.path().join("ca.crt")).unwrap();
+        let tls = TlsConfig::new().with_ca_file(files.scratch.path().join("ca.crt")).unwrap();
+        let mut config = ClientConfig::new(url).unwrap().with_tls(tls);
         config.tls.clock = files.clock();
         // No server listens at this address. The client reads the files before it connects.
         let client = Client::new(config.with_proxy("https://127.0.0.1:1").unwrap()).unwrap();

@@ -3,12 +3,13 @@ use std::time::Duration;
 
 use super::LONG;
 use super::server::{Script, raw, script, serve, silent};
-use crate::backends::kubernetes::client::{Client, ClientError, ErrorKind, Method, Request, Stream};
+use crate::backends::kubernetes::client::{Client, ClientError, ErrorKind, Method, Request, stream::Stream};
+use crate::store::CallContext;
 use crate::util::cancel::CancelToken;
 
 fn open(client: &Client, timeout: Duration, silence: Duration, cancel: &CancelToken) -> Result<Stream, ClientError> {
-    let request = Request { method: Method::Get, path: "/watch", query: &[("watch", "true")], body: None, timeout };
-    client.stream(request, silence, cancel)
+    let request = Request { method: Method::Get, path: "/watch", query: &[("watch", "true")], body: None };
+    client.stream(request, silence, &CallContext::new(timeout, cancel.clone()))
 }
 
 fn lines(parts: &'static [&'static str]) -> Script {

@@ -1,6 +1,6 @@
 use rcgen::KeyPair;
 
-use super::certificates::{config, kind, tls_server};
+use super::certificates::{config, config_with, kind, tls_server, trusting};
 use super::http::check_closed;
 use super::server::{ok, raw, script, serve, serve_with};
 use super::{LONG, get};
@@ -81,13 +81,13 @@ fn a_wrong_authority_or_name_is_a_verification_failure() {
 fn another_name_can_be_expected_and_anything_accepted() {
     let (ours, other) = (authority(), authority());
     let server = tls_server(&ours.leaf("kube.example"), vec![ok("{}"), ok("{}"), ok("{}")]);
-    assert_eq!(kind(config(&server, &ours.pem).with_tls_server_name("kube.example")), None);
-    let wrong = config(&server, &ours.pem).with_tls_server_name("kube2.example");
-    assert_eq!(kind(wrong), Some(ErrorKind::TlsVerification));
+    let named = |name: &str| config_with(&server, trusting(&ours.pem).with_server_name(name));
+    assert_eq!(kind(named("kube.example")), None);
+    assert_eq!(kind(named("kube2.example")), Some(ErrorKind::TlsVerification));
     let mut insecure = config(&server, &other.pem);
     insecure.tls.verification = Verification::Nothing;
     assert_eq!(kind(insecure), None);
-    let odd = Client::new(config(&server, &ours.pem).with_tls_server_name("a b")).unwrap_err();
+    let odd = Client::new(named("a b")).unwrap_err();
     assert_eq!(odd.kind(), &ErrorKind::Config);
 }
 
@@ -123,7 +123,8 @@ fn client_certificates_with_keys_of_all_three_forms() {
     ] {
         let tls = server_config(&ours.leaf("127.0.0.1"), Some(&users));
         let server = serve_with(Some(tls), vec![ok("{}")]);
-        let config = config(&server, &ours.pem).with_client_certificate_pem(chain.as_bytes(), key.as_bytes()).unwrap();
+        let tls = trusting(&ours.pem).with_client_certificate_pem(chain.as_str(), key).unwrap();
+        let config = config_with(&server, tls);
         assert!(!format!("{config:?}").contains("PRIVATE"));
         get(&Client::new(config).unwrap(), LONG).unwrap();
     }
@@ -134,12 +135,11 @@ fn missing_or_wrong_client_certificate_is_a_tls_error() {
     let (ours, users, strangers) = (authority(), authority(), authority());
     let tls = server_config(&ours.leaf("127.0.0.1"), Some(&users));
     let server = serve_with(Some(tls), vec![ok("{}"), ok("{}"), ok("{}"), ok("{}")]);
-    let without = config(&server, &ours.pem);
+    let without = trusting(&ours.pem);
     let leaf = strangers.leaf("jane");
-    let wrong =
-        without.clone().with_client_certificate_pem(leaf.pem.as_bytes(), leaf.key.serialize_pem().as_bytes()).unwrap();
-    for config in [without, wrong] {
-        let error = get(&Client::new(config).unwrap(), LONG).unwrap_err();
+    let wrong = without.clone().with_client_certificate_pem(leaf.pem, leaf.key.serialize_pem()).unwrap();
+    for tls in [without, wrong] {
+        let error = get(&Client::new(config_with(&server, tls)).unwrap(), LONG).unwrap_err();
         // The TCP reset after the TLS alert may arrive before the client reads the alert.
         assert!(matches!(error.kind(), ErrorKind::Tls | ErrorKind::Io), "{error:?}");
     }
@@ -149,11 +149,12 @@ fn missing_or_wrong_client_certificate_is_a_tls_error() {
 fn mismatched_certificate_and_key_are_named_without_content() {
     let users = authority();
     let (one, two) = (users.leaf("a"), users.leaf("b"));
-    let base = ClientConfig::new("https://127.0.0.1:1").unwrap().with_ca_pem(users.pem.as_bytes()).unwrap();
+    let base = || trusting(&users.pem);
     let old = users.leaf_of_version_1("a");
     for (chain, key, is_match) in [(&one, &two, false), (&old, &two, false), (&old, &old, true), (&one, &one, true)] {
         let key = key.key.serialize_pem();
-        let config = base.clone().with_client_certificate_pem(chain.pem.as_bytes(), key.as_bytes()).unwrap();
+        let tls = base().with_client_certificate_pem(chain.pem.as_str(), key).unwrap();
+        let config = ClientConfig::new("https://127.0.0.1:1").unwrap().with_tls(tls);
         let error = Client::new(config).err().map(|error| (error.kind().clone(), error.to_string()));
         assert_eq!(error.is_none(), is_match, "{error:?}");
         if let Some((kind, text)) = error {
@@ -166,13 +167,13 @@ fn mismatched_certificate_and_key_are_named_without_content() {
         "-----BEGIN ENCRYPTED PRIVATE KEY-----\naHVudGVyMg==\n-----END ENCRYPTED PRIVATE KEY-----\n",
         "-----BEGIN PRIVATE KEY-----\nhunter2",
     ] {
-        let error = base.clone().with_client_certificate_pem(one.pem.as_bytes(), key.as_bytes()).unwrap_err();
+        let error = base().with_client_certificate_pem(one.pem.as_str(), key).unwrap_err();
         assert!(!format!("{error} {error:?}").contains("hunter2"), "{error}");
         if key.contains("ENCRYPTED") {
             assert!(error.to_string().contains("encrypted"), "{error}");
         }
     }
-    assert!(base.clone().with_ca_pem(b"").is_err() && base.with_ca_pem(b"-----BEGIN CERTIFICATE-----\n!").is_err());
+    assert!(base().with_ca_pem("").is_err() && base().with_ca_pem("-----BEGIN CERTIFICATE-----\n!").is_err());
 }
 
 #[test]

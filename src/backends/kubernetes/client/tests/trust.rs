@@ -9,7 +9,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ServerConfig, SupportedProtocolVersion};
 
-use super::certificates::{config, kind};
+use super::certificates::{config, config_with, kind, trusting};
 use super::server::{ok, serve_with};
 use super::{LONG, get};
 use crate::backends::kubernetes::client::{Client, ClientError, ErrorKind};
@@ -96,7 +96,7 @@ fn configured_certificate_is_bound_to_name_time_and_purpose() {
     }
     let elsewhere = self_signed(other_name);
     let server = serve_with(Some(server_config(&elsewhere, None)), vec![ok("{}")]);
-    assert_eq!(kind(config(&server, &elsewhere.pem).with_tls_server_name("elsewhere")), None);
+    assert_eq!(kind(config_with(&server, trusting(&elsewhere.pem).with_server_name("elsewhere"))), None);
 }
 
 /// Returns the error of a request to a server with this certificate and this key.
