@@ -8,7 +8,7 @@
 //! | What does a call return after its deadline? | If the call succeeds after its deadline, it returns `Timeout`. A late refusal stays a refusal. | `U::late_success_is_a_timeout_and_a_late_refusal_stays` |
 //! | What does a canceled call return? | A canceled call returns `Interrupted`, even if its answer is complete. Only the Kubernetes client still returns a complete answer. | `U::cancelled_call_keeps_its_answer_only_for_kubernetes` |
 //! | When is a read repeated? | A read is repeated once, on a new connection, if the connection broke during the request. | `U::broken_read_is_repeated_once_on_a_new_connection` |
-//! | When is a write repeated? | A write is repeated once, if the client proves that the server has not applied the first copy. | `U::write_is_repeated_only_if_the_first_copy_is_undone` |
+//! | When is a write repeated? | A write is repeated once, if the connection was already closed and nothing was sent, or if the client proves that the server has not applied the first copy. | `U::write_that_a_closed_connection_did_not_take_is_repeated`, `U::write_is_repeated_only_if_the_first_copy_is_undone` |
 //! | When is a connection used again? | A connection is used again after a success, or after a refusal that leaves the session unchanged. Its certificate files must still be the latest. | `U::connection_is_reused_after_a_success_or_a_clean_refusal`, `U::connection_with_an_older_certificate_is_not_used` |
 //! | When are idle connections closed? | A call that times out or is canceled closes every connection that was idle when the call began. A call that used no connection closes none. | `U::end_of_a_call_closes_connections_idle_at_its_begin` |
 //! | When does a standby keep a connection open? | If the connection took more than 10 ms to open, a standby uses the connection after 65 s, and the pool keeps the connection for 75 s. | `U::slowly_opened_connection_is_kept_and_used_in_time` |
@@ -118,7 +118,8 @@ impl ActiveCall {
         slot.end_request(is_answered(&answer));
         if let Err(error) = &answer {
             let is_broken = matches!(error.net_kind(), Some(NetErrorKind::Io | NetErrorKind::ConnectionClosed));
-            let is_repeated = (is_read && is_broken) || is_undone(&connection, error);
+            let is_unsent = error.net_kind() == Some(NetErrorKind::ConnectionClosed) && !error.maybe_sent();
+            let is_repeated = (is_read && is_broken) || is_unsent || is_undone(&connection, error);
             if is_repeated && !self.interrupter.is_interrupted() {
                 let why = if is_broken { "the connection broke" } else { "the server did not run the request" };
                 log_line!(debug, target: CLIENT, "{}: {why}, retrying once on a new connection", place());
@@ -392,6 +393,14 @@ mod tests {
         assert_eq!(exchange(false, [0, 0], true, |_| Err(Refused(true))), [0, 3]);
         assert_eq!(exchange(false, [0, 0], false, |_| Err(Refused(true))), [0]);
         assert_eq!(exchange(false, [0, 0], true, |_| Ok(())), [0]);
+    }
+
+    #[test]
+    fn write_that_a_closed_connection_did_not_take_is_repeated() {
+        let closed = |maybe_sent| Err(Net(NetErrorKind::ConnectionClosed, maybe_sent));
+        assert_eq!(exchange(false, [0, 0], false, |_| closed(false)), [0, 3], "once");
+        assert_eq!(exchange(false, [0, 0], false, |_| closed(true)), [0]);
+        assert_eq!(exchange(false, [0, 0], false, |_| Err(Net(NetErrorKind::Connect, false))), [0]);
     }
 
     #[test]

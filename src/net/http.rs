@@ -51,6 +51,8 @@ pub(crate) struct AgentHandle {
 #[derive(Debug, Default)]
 pub(crate) struct CurrentCall {
     interrupter: Interrupter,
+    /// `true` once the agent has opened its connection.
+    is_connected: bool,
     /// The time in which the connection opened.
     opened_in: Duration,
     has_answered: Arc<AtomicBool>,
@@ -156,8 +158,6 @@ impl CallConnection for Arc<AgentHandle> {
     }
 
     /// Returns `true` if the socket of the agent is quiet.
-    ///
-    /// ureq makes the same test, but then opens a connection by itself, against the rules of the pool.
     fn is_quiet(&mut self) -> bool {
         self.call.lock().stream.upgrade().is_some_and(|stream| stream.is_quiet())
     }
@@ -208,13 +208,20 @@ impl Connector<()> for HttpConnector {
 
     fn connect(&self, details: &ConnectionDetails, _: Option<()>) -> Result<Option<Self::Out>, ureq::Error> {
         let (began, deadline) = (Instant::now(), self.opening.deadline(details.timeout));
+        let interrupter = match &*self.call.lock() {
+            // ureq asks for a second connection if the server has closed the first one since the pool tested it. Only
+            // the pool may open another one.
+            call if call.is_connected => {
+                return Err(wrap(Error::new(NetErrorKind::ConnectionClosed, "connection closed before the request")));
+            }
+            call => call.interrupter.clone(),
+        };
         let first_hop = self.proxy.as_ref().map_or(&self.target, |proxy| &proxy.endpoint);
         // The proxy is the place of an error that happened before the tunnel was open.
         let at_first_hop = |error: Error| match &self.proxy {
             Some(proxy) => wrap(error.at(proxy.place())),
             None => wrap(error),
         };
-        let interrupter = self.call.lock().interrupter.clone();
         let dialed = self.dialer.dial(&first_hop.host_in_zone(), first_hop.port, deadline, &interrupter);
         let (stream, route) = dialed.map_err(at_first_hop)?;
         let mut socket = Socket::tcp(stream);
@@ -234,7 +241,7 @@ impl Connector<()> for HttpConnector {
         let buffer = details.config.input_buffer_size();
         let transport = HttpTransport::new(socket, buffer, Some(route), self.opening.clone());
         let has_answered = Arc::clone(&transport.has_answered);
-        *self.call.lock() = CurrentCall { interrupter, opened_in, has_answered, stream };
+        *self.call.lock() = CurrentCall { interrupter, is_connected: true, opened_in, has_answered, stream };
         Ok(Some(Box::new(transport)))
     }
 }

@@ -12,6 +12,10 @@ use super::server::{Script, Server, accepts, closes_after, ok, raw, script, serv
 use super::{LONG, get, get_until, put, put_until, within};
 use crate::backends::kubernetes::client::{Client, ClientConfig, ClientError, ErrorKind, Method, Request};
 use crate::net::calls::CallError;
+use crate::net::dial::{Dialer, System};
+use crate::net::error::NetErrorKind;
+use crate::net::http::{HttpConnector, Opening, from_ureq, new_agent};
+use crate::net::interrupt::Interrupter;
 use crate::net::pool::PATIENCE;
 use crate::net::tests::{Scratch, Slow};
 use crate::util::cancel::CancelToken;
@@ -181,6 +185,30 @@ fn burst_after_the_server_closed_all_opens_eight_at_a_time() {
         (0..16).for_each(|_| server.wait_for_close());
     }
     assert!(most.load(Ordering::SeqCst) <= 8, "{most:?} were opened at a time");
+}
+
+/// The server closes an idle connection after the pool has tested the connection.
+///
+/// Only the pool may open another connection, because the pool limits how many are opened at a time.
+#[test]
+fn agent_opens_no_second_connection_by_itself() {
+    let server = serve(vec![raw("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"), ok("{}")]);
+    let connector = HttpConnector {
+        target: server.config().endpoint,
+        proxy: None,
+        proxy_tls: None,
+        tls: None,
+        dialer: Dialer::new(System),
+        call: Arc::default(),
+        opening: Opening::default(),
+    };
+    let handle = new_agent(connector, [0, 0], "test", &Interrupter::default()).unwrap();
+    let url = format!("http://127.0.0.1:{}/", server.port);
+    let answer = handle.agent.get(&url).call().unwrap();
+    assert_eq!(handle.read_body(answer).unwrap(), b"{}");
+    server.wait_for_close();
+    let error = from_ureq(handle.agent.get(&url).call().unwrap_err());
+    assert_eq!((error.kind, error.maybe_sent), (NetErrorKind::ConnectionClosed, false));
 }
 
 #[test]
