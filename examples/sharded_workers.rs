@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         builder.slot(|slot| slot.identity(name).lease_duration(Duration::from_secs(2))).start_on(Arc::clone(&store))
     };
     let groups = NAMES.into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
-    let share = |name| (0..SHARDS).filter(|shard| groups[2].owner(*shard).as_deref() == Some(name)).count();
+    let share = |name| groups[2].status().shards.iter().filter(|shard| shard.owner.as_deref() == Some(name)).count();
     scope(|scope| {
         print("", "anna, boris and clara join; the shards of a new group start one lease duration later");
         let members = groups.iter().map(|group| {

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use leasehold::kubernetes::{Client, ClientConfig};
 use leasehold::{LeaderElector, LeaderGuard};
 use lexopt::prelude::*;
 
@@ -36,7 +37,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     let text = |name: &str| flags.get(name).ok_or(format!("--{name} is missing"));
     let duration = |name: &str| -> Result<Duration, Box<dyn Error>> { Ok(humantime::parse_duration(text(name)?)?) };
     let mut builder = LeaderElector::builder(text("lease")?)
-        .kubeconfig(text("kubeconfig")?)
         .identity(text("id")?)
         .lease_duration(duration("lease-duration")?)
         .renew_deadline(duration("renew-deadline")?)
@@ -45,7 +45,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     if flags.contains_key("progress-timeout") {
         builder = builder.progress_timeout(duration("progress-timeout")?);
     }
-    let elector = builder.start()?;
+    let config = ClientConfig::from_kubeconfig(Some(text("kubeconfig")?.as_ref()), None)?;
+    let elector = builder.start_with_client(Client::new(config)?)?;
     thread::spawn(move || {
         for line in io::stdin().lock().lines().map_while(Result::ok) {
             if line == "hang" {

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicPtr;
 use std::time::Duration;
 
 use leasehold::crossbeam_channel::RecvTimeoutError;
+use leasehold::kubernetes::{Client, ClientConfig};
 use leasehold::{Campaign, Error, LeaderElector, LeaderGuard};
 
 /// Results that are not an `Error` of leasehold.
@@ -88,13 +89,17 @@ pub unsafe extern "C" fn leasehold_start(
     let (name, kubeconfig) = unsafe { (text(name), text(kubeconfig)) };
     call(|| {
         let mut builder = LeaderElector::builder(name.unwrap_or_default());
-        if let Some(path) = kubeconfig {
-            builder = builder.kubeconfig(path);
-        }
         if lease_duration_ms > 0 {
             builder = builder.lease_duration(Duration::from_millis(lease_duration_ms));
         }
-        *out = Box::into_raw(Box::new(builder.start()?));
+        let elector = match kubeconfig {
+            Some(path) => {
+                let config = ClientConfig::from_kubeconfig(Some(path.as_ref()), None)?;
+                builder.start_with_client(Client::new(config)?)?
+            }
+            None => builder.start()?,
+        };
+        *out = Box::into_raw(Box::new(elector));
         Ok(OK)
     })
 }

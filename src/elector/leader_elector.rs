@@ -113,13 +113,8 @@ impl LeaderElector {
         &self.settings.identity
     }
 
-    /// Returns the key of the record, which is the name of the Lease.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
     /// Returns the effective settings, with all defaults filled in.
-    pub fn settings(&self) -> &Settings {
+    pub(super) fn settings(&self) -> &Settings {
         &self.settings
     }
 

@@ -128,6 +128,8 @@ impl LeaseGroupBuilder {
 
     /// Starts the group with a client of the program.
     ///
+    /// The labels, annotations and owners of the [`slot`](Self::slot) apply to all leases of the group.
+    ///
     /// # Errors
     ///
     /// - Returns [`Error::Config`] if a setting breaks a rule.
@@ -135,7 +137,8 @@ impl LeaseGroupBuilder {
     #[cfg(feature = "kubernetes")]
     pub fn start_with_client(mut self, client: Client) -> Result<LeaseGroup, Error> {
         let namespace = self.slot.namespace.take().unwrap_or_else(|| client.default_namespace().to_owned());
-        self.start_on(LeaseStore::new(client, &namespace)?)
+        let metadata = std::mem::take(&mut self.slot.object.metadata);
+        self.start_on(LeaseStore::with_metadata(client, &namespace, metadata)?)
     }
 
     /// Starts the group on a store, which must have watches.

@@ -416,10 +416,6 @@ impl GroupCore {
         state.subscribers.subscribe(present, is_open)
     }
 
-    pub(super) fn owner(&self, shard: usize) -> Option<String> {
-        self.state.lock().group.owner(shard).map(|(_, identity)| identity.to_owned())
-    }
-
     pub(super) fn status(&self) -> GroupStatus {
         let group = &self.state.lock().group;
         let member = |slot| {

@@ -95,11 +95,6 @@ impl LeaseGroup {
         Self { handle: Arc::new(GroupHandle { core }), builder }
     }
 
-    /// Returns the name of the group.
-    pub fn name(&self) -> &str {
-        &self.core().name
-    }
-
     /// Returns the identity of this process.
     pub fn identity(&self) -> &str {
         &self.core().settings.identity
@@ -188,13 +183,6 @@ impl LeaseGroup {
             return Err(Error::thread(error));
         }
         Ok(Shards { leave, owned, left, handle: Arc::clone(&self.handle) })
-    }
-
-    /// Returns the identity of the member that owns the shard, as last observed, without I/O.
-    ///
-    /// The result may be out of date. Returns `None` if the shard has no owner, or if no shard has this number.
-    pub fn owner(&self, shard: usize) -> Option<String> {
-        self.core().owner(shard)
     }
 
     /// Returns the shard of a key, which is a stable hash modulo the number of shards.
@@ -294,5 +282,5 @@ fn run_again(
     }
 }
 
-debug_fields!(impl Debug for LeaseGroup { self => name: self.name(), identity: self.identity(), .. });
+debug_fields!(impl Debug for LeaseGroup { self => name: self.core().name, identity: self.identity(), .. });
 debug_fields!(impl Debug for Shards { self => undelivered: self.owned.len(), .. });

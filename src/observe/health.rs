@@ -48,9 +48,8 @@ pub struct HealthCheck {
 
 /// A reason why the process is unhealthy.
 ///
-/// Restart the process for every reason except [`NoContact`](Self::NoContact) and [`WritesFail`](Self::WritesFail),
-/// which only [`HealthCheck::check_contact`] returns, and [`NoLeader`](Self::NoLeader), which only
-/// [`HealthCheck::check_leader`] returns.
+/// Restart the process for every reason except [`NoLeader`](Self::NoLeader), which only [`HealthCheck::check_leader`]
+/// returns.
 ///
 /// # Examples
 ///
@@ -86,18 +85,6 @@ pub enum Unhealthy {
     NotRenewed {
         /// The time since the last renewal.
         since: Duration,
-    },
-    /// A store that has been silent for too long.
-    NoContact {
-        /// The time since the last contact, or since the start if there was none.
-        since: Duration,
-    },
-    /// A store that answers reads while every write fails.
-    WritesFail {
-        /// The time since the first failed write.
-        since: Duration,
-        /// The error of the last write.
-        error: String,
     },
     /// A lease without a holder, or with a holder that has not renewed it in time.
     NoLeader {
@@ -185,45 +172,6 @@ impl HealthCheck {
         }
     }
 
-    /// Returns an error if the store was silent or its writes failed for longer than `max_age`.
-    ///
-    /// Contact is an answer to a request, or anything that a watch delivers. A refusal and an error of the store do not
-    /// count. Before the first contact, the time counts from the start of the elector.
-    ///
-    /// A leader sends a request every renew interval. A standby that watches a lease without a holder only receives the
-    /// bookmarks of the API server, about one per minute. Set `max_age` to three minutes or more. Do not use the check
-    /// with a store that sends nothing while the record is unchanged, such as
-    /// [`MemoryStore`](crate::store::MemoryStore).
-    ///
-    /// Use the check for an alert, not for a liveness probe, because a restart does not repair a store.
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// use std::time::Duration;
-    /// use leasehold::LeaderElector;
-    ///
-    /// let elector = LeaderElector::builder("jobs").start()?;
-    /// assert!(elector.health_check().check_contact(Duration::from_secs(180)).is_ok());
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// - Returns [`Unhealthy::NoContact`] if the store has been silent for longer than `max_age`.
-    /// - Returns [`Unhealthy::WritesFail`] if writes have failed for longer than `max_age`.
-    pub fn check_contact(&self, max_age: Duration) -> Result<(), Unhealthy> {
-        let now = clock::now();
-        let since = now.since(self.observations.silent_since());
-        if since > max_age {
-            return Err(Unhealthy::NoContact { since });
-        }
-        match self.observations.failed_write().map(|(first, error)| (now.since(first), error)) {
-            Some((since, error)) if since > max_age => Err(Unhealthy::WritesFail { since, error: error.to_string() }),
-            _ => Ok(()),
-        }
-    }
-
     /// Returns an error if no candidate has led for longer than `max_age`.
     ///
     /// The check uses the observations of this process. An expired token, a removed right, or the lack of a fit
@@ -240,7 +188,7 @@ impl HealthCheck {
     /// use leasehold::LeaderElector;
     ///
     /// let elector = LeaderElector::builder("jobs").start()?;
-    /// let is_ready = elector.health_check().check_leader(elector.settings().lease_duration * 4).is_ok();
+    /// let is_ready = elector.health_check().check_leader(elector.status().settings.lease_duration * 4).is_ok();
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     ///
@@ -273,8 +221,6 @@ impl fmt::Display for Unhealthy {
             Self::NotRenewed { since } => {
                 write!(f, "the lease was last renewed {} ago, and the guard still exists", in_millis(*since))
             }
-            Self::NoContact { since } => write!(f, "no contact with the store for {}", in_millis(*since)),
-            Self::WritesFail { since, error } => write!(f, "writes have failed for {}: {error}", in_millis(*since)),
             Self::NoLeader { since } => write!(f, "no candidate has led for {}", in_millis(*since)),
             Self::ElectorPanicked => f.write_str("the elector's thread has panicked; restart the process"),
         }

@@ -21,7 +21,6 @@ pub(crate) struct Observations {
 
 struct ObservationState {
     counters: Counters,
-    started: Moment,
     term: Option<TermState>,
     leader: LeaderState,
     contact: StoreContact,
@@ -64,10 +63,10 @@ struct StoreContact {
     ///
     /// Cleared when a read is answered or a watch reports a change.
     failed_read: Option<StoreError>,
-    /// The time of the first failed write and the error of the last failed write.
+    /// The error of the last write.
     ///
     /// Cleared when a write succeeds.
-    failed_write: Option<(Moment, StoreError)>,
+    failed_write: Option<StoreError>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -95,7 +94,6 @@ impl Observations {
         let started = clock::now();
         let state = ObservationState {
             counters: Counters::default(),
-            started,
             term: None,
             leader: LeaderState {
                 leader: None,
@@ -179,7 +177,7 @@ impl Observations {
     }
 
     pub(crate) fn write_failed(&self, error: &StoreError) {
-        self.state.lock().contact.write_failed(error);
+        self.state.lock().contact.failed_write = Some(error.clone());
     }
 
     /// Notes the end of the elector's thread.
@@ -237,17 +235,6 @@ impl Observations {
         let holder = state.leader.leader.as_ref().map(|leader| &leader.identity);
         let is_holder = holder == Some(&self.settings.identity);
         Some(EndedGuard { term: Arc::clone(term), ended_at, lease_until, is_holder })
-    }
-
-    /// Returns the time of the last contact with the store, or of the start.
-    pub(super) fn silent_since(&self) -> Moment {
-        let state = self.state.lock();
-        state.contact.last.unwrap_or(state.started)
-    }
-
-    /// Returns the time of the first failed write and the error of the last failed write.
-    pub(super) fn failed_write(&self) -> Option<(Moment, StoreError)> {
-        self.state.lock().contact.failed_write.clone()
     }
 
     /// Returns the time since which the lease has no holder or has expired, or since the start.
@@ -339,7 +326,7 @@ impl StoreContact {
             // This elector interrupted the request, so the error is not a failure of the store.
             Some(error) if error.kind() == StoreErrorKind::Interrupted => {}
             Some(error) if is_read => self.failed_read = Some(error.clone()),
-            Some(error) => self.write_failed(error),
+            Some(error) => self.failed_write = Some(error.clone()),
             None => {
                 (self.last, self.failed_read) = (Some(clock::now()), None);
                 self.failed_write.take_if(|_| !is_read && error.is_none());
@@ -347,20 +334,16 @@ impl StoreContact {
         }
     }
 
-    fn write_failed(&mut self, error: &StoreError) {
-        self.failed_write.get_or_insert_with(|| (clock::now(), error.clone())).1 = error.clone();
-    }
-
     /// Clears a transient write error. A permanent error stays, because it may concern only this candidate.
     fn another_write_succeeded(&mut self) {
-        self.failed_write.take_if(|(_, error)| error.is_transient());
+        self.failed_write.take_if(|error| error.is_transient());
     }
 
     /// Returns the last error and the error of the last write.
     ///
     /// The last error is the error of the last read, or else the error of the last write.
     fn last_errors(&self) -> [Option<&StoreError>; 2] {
-        let write = self.failed_write.as_ref().map(|(_, error)| error);
+        let write = self.failed_write.as_ref();
         [self.failed_read.as_ref().or(write), write]
     }
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::support::api::Method;
-use leasehold::kubernetes::{ConfigMapStore, OwnerReference};
+use leasehold::client_go::ResourceLock;
+use leasehold::kubernetes::OwnerReference;
 use leasehold::store::{CallContext, CancelToken, LeaderElectionRecord, Store, StoreErrorKind};
 use leasehold::{LeaderElector, LeaderElectorBuilder};
 use serde_json::{Value, json};
@@ -25,7 +26,7 @@ on_both_servers! {
     a_record_of_python_is_waited_out,
     invalid_record_is_never_overwritten,
     candidate_without_rights_learns_which_to_grant,
-    labels_annotations_and_owners_of_a_store_are_put_there,
+    metadata_is_added_to_an_existing_object,
 }
 
 /// An object of one kind for one test.
@@ -204,14 +205,15 @@ fn candidate_without_rights_learns_which_to_grant(cluster: &Cluster) {
     }
 }
 
-/// `both` tests the labels and owners that a builder sets, on every kind.
-fn labels_annotations_and_owners_of_a_store_are_put_there(cluster: &Cluster) {
+/// `both` tests the labels and owners of new objects, on every kind.
+fn metadata_is_added_to_an_existing_object(cluster: &Cluster) {
     let owner = OwnerReference::new("apps/v1", "Deployment", "jobs", "c2a1a9f0-6a8f-4f4e-9d54-0f1e6b8f7a11");
     let object = Object { cluster, kind: Kind::ConfigMap, name: cluster.lease.clone() };
     object.create(None);
-    let store = ConfigMapStore::new(cluster.client("admin"), NAMESPACE).expect("a store");
-    let store = store.label("team", "red").annotation("a/b", "c").owner_reference(owner);
-    let _guard = object.builder("a").start_on(store).expect("an elector").block_until_leader().expect("a term");
+    let builder = object.builder("a").namespace(NAMESPACE).resource_lock(ResourceLock::ConfigMaps);
+    let builder = builder.label("team", "red").annotation("a/b", "c").owner_reference(owner);
+    let elector = builder.start_with_client(cluster.client("admin")).expect("an elector");
+    let _guard = elector.block_until_leader().expect("a term");
     let metadata = &object.get()["metadata"];
     assert_eq!(metadata["labels"]["team"], "red");
     assert_eq!((&metadata["annotations"]["a/b"], &metadata["annotations"]["other"]), (&json!("c"), &json!("kept")));

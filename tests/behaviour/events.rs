@@ -2,7 +2,7 @@
 
 use crate::support::api::Method;
 use leasehold::LeaderElector;
-use leasehold::kubernetes::ConfigMapStore;
+use leasehold::client_go::ResourceLock;
 use serde_json::Value;
 
 use crate::elector::listener::{lines_beginning, listen};
@@ -59,12 +59,12 @@ fn a_request_to_step_down_is_an_event(cluster: &Cluster) {
 }
 
 fn a_config_map_has_events_too(cluster: &Cluster) {
-    let store = ConfigMapStore::new(cluster.client("admin"), NAMESPACE).expect("a store");
     // The identity is too long for the text of an event.
     let identity = format!("pod-{}", "ä".repeat(510));
-    let events_of_it = store.event_recorder(&cluster.lease, &identity).expect("a name");
-    let builder = LeaderElector::builder(&cluster.lease).identity(&identity).observer(events_of_it);
-    let _guard = builder.start_on(store).expect("an elector").block_until_leader().expect("a term");
+    let builder = LeaderElector::builder(&cluster.lease).namespace(NAMESPACE).identity(&identity).events(true);
+    let builder = builder.resource_lock(ResourceLock::ConfigMaps);
+    let elector = builder.start_with_client(cluster.client("admin")).expect("an elector");
+    let _guard = elector.block_until_leader().expect("a term");
     let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps/{}", cluster.lease);
     let object = cluster.api("admin").request(Method::GET, &path, None).expect("the object");
     let uid = &object["metadata"]["uid"];

@@ -317,7 +317,7 @@ fn dropped_shard_moves_to_another_member() {
         assert!(moves.is_owned(), "until it is dropped");
         let index = moves.index();
         drop(moves);
-        wait_until("the other member owns the shard", || group.owner(index).as_deref() == Some("b"));
+        wait_until("the other member owns the shard", || group.status().shards[index].owner.as_deref() == Some("b"));
         assert!(stays.is_owned() && !stays.is_recalled());
         drop((stays, shards));
         place.wait_for_shares(&["b"]);

@@ -15,6 +15,8 @@ use leasehold::store::{MemoryStore, Store};
 use leasehold::{Fitness, LeaderElector};
 use leasehold_testing::{ApiServer, Fault};
 use log::{Level, LevelFilter};
+use support::cluster::client_of;
+use support::kubeconfig;
 use support::logged::{self, Logged};
 use support::stores::{call, held_by};
 
@@ -102,9 +104,8 @@ fn each_line_of_an_election_has_its_fields() {
     }
 
     // No proxy listens at this address. The line is logged before the first connection.
-    let proxied =
-        ClientConfig::new("https://10.0.0.1:6443").and_then(|it| it.with_proxy("http://me:hunter2@127.0.0.1:1"));
-    let client_behind = proxied.and_then(Client::new).expect("a client");
+    let cluster = "server: 'https://10.0.0.1:6443', proxy-url: 'http://me:hunter2@127.0.0.1:1'";
+    let client_behind = client_of(&kubeconfig::with(cluster, ""));
     let behind =
         LeaderElector::builder("jobs").namespace("default").identity("behind").start_with_client(client_behind);
     drop(behind.expect("an elector"));

@@ -8,6 +8,7 @@ use std::process::Command;
 use crate::examples::get;
 use crate::on_both_servers;
 use crate::support::cluster::Cluster;
+use crate::support::cluster::client;
 use crate::support::process::{cargo, example};
 use crate::support::run::Run;
 use crate::support::{skip, wait_until};
@@ -119,7 +120,7 @@ fn api_server_prints_a_kubeconfig_and_ends_on_sigterm() {
     let scratch = tempfile::tempdir().expect("a scratch directory");
     let path = scratch.path().join("kubeconfig");
     std::fs::write(&path, server.out()).expect("a file");
-    let elector = leasehold::LeaderElector::builder("jobs").kubeconfig(&path).start().expect("an elector");
+    let elector = leasehold::LeaderElector::builder("jobs").start_with_client(client(path)).expect("an elector");
     assert!(elector.try_acquire().expect("an answer").is_some());
     server.terminates_with(0);
 }

@@ -28,33 +28,9 @@ const LARGEST_VALUES: usize = 9 * 1024 * 1024;
 
 /// An [`Observer`] that records `became leader` and `stopped leading` as Kubernetes events.
 ///
-/// The events use `events.k8s.io/v1` and belong to the object that holds the record. No request of the election waits
-/// for an event. [`LeaderElectorBuilder::events`](crate::LeaderElectorBuilder::events) is the short form for a Lease.
-/// The stores of other objects have a method such as
-/// [`ConfigMapStore::event_recorder`](crate::kubernetes::ConfigMapStore::event_recorder).
-///
-/// Create the recorder with the name and the identity of the observed elector. Requires the right to `create` the
-/// resource `events` of the API group `events.k8s.io`. Requires the right to `get` the object, because an event
-/// contains the object's uid.
-///
-/// The recorder does not retry. The first lost event is logged at `warn`, and further lost events at `debug`. The next
-/// recorded event resets the level. The observer's thread records the end of a term. If the process exits immediately
-/// after the term, this event may be lost.
-///
-/// # Examples
-///
-/// ```no_run
-/// use leasehold::kubernetes::{Client, ClientConfig};
-/// use leasehold::kubernetes::{EventRecorder, LeaseStore};
-/// use leasehold::LeaderElector;
-///
-/// let leases = LeaseStore::new(Client::new(ClientConfig::infer()?)?, "default")?;
-/// let events: EventRecorder = leases.event_recorder("my-controller", "pod-1")?;
-/// let elector = LeaderElector::builder("my-controller").identity("pod-1").observer(events).start_on(leases)?;
-/// # Ok::<(), leasehold::Error>(())
-/// ```
+/// [`LeaderElectorBuilder::events`](crate::LeaderElectorBuilder::events) describes the events.
 #[derive(Debug)]
-pub struct EventRecorder {
+pub(crate) struct EventRecorder {
     pub(super) client: Client,
     pub(super) identity: String,
     // The object that the events belong to, and its path.

@@ -10,6 +10,23 @@
 //! SOCKS 5). The client does not support HTTP/2, compression, redirects or `auth-provider` plugins. An API server sends
 //! no redirects, and credentials must not follow a redirect. kubectl removed `auth-provider` plugins in 1.26.
 //!
+//! # Proxies
+//!
+//! The proxy comes from `proxy-url` of the kubeconfig, or else from `HTTPS_PROXY` and `NO_PROXY`.
+//!
+//! | URL | proxy | default port |
+//! |---|---|--:|
+//! | `http://`, or no scheme | `CONNECT` | 80 |
+//! | `https://` | `CONNECT`, in TLS to the proxy | 443 |
+//! | `socks5://`, `socks5h://` | SOCKS 5 (RFC 1928) | 1080 |
+//!
+//! The URL may contain a percent-encoded user name and password. The proxy always looks up the server's name, even with
+//! `socks5://`, as in Go's `net/http`.
+//!
+//! The certificate of an `https://` proxy must be for the proxy's name. The certificate may come from an authority of
+//! the cluster or of the system. `insecure-skip-tls-verify` also applies to the proxy. The client does not send its
+//! certificate to the proxy.
+//!
 //! # Rotation of files
 //!
 //! Files with certificate authorities, client certificates, keys and tokens may change while the client is in use.
@@ -81,7 +98,6 @@ pub use client::ExecStderr;
 pub use client::{ApiStatus, Client, ClientConfig, ClientError, ErrorKind};
 pub use configmap::ConfigMapStore;
 pub use endpoints::EndpointsStore;
-pub use events::EventRecorder;
 pub use lease::LeaseStore;
 pub use metadata::OwnerReference;
 pub use object::ObjectStore;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::metadata::{Metadata, OwnerReference};
+use super::metadata::Metadata;
 use super::{annotation, notes};
 use crate::backends::kubernetes::client::{ApiStatus, Client, ClientError, Method, Request, Response};
 use crate::backends::kubernetes::events::EventRecorder;
@@ -98,7 +98,7 @@ pub trait Codec: Send + Sync + 'static {
 /// use leasehold::LeaderElector;
 ///
 /// let client = Client::new(ClientConfig::infer()?)?;
-/// let store = ConfigMapStore::new(client, "kube-system")?.label("app.kubernetes.io/name", "jobs");
+/// let store = ConfigMapStore::new(client, "kube-system")?;
 /// let elector = LeaderElector::builder("jobs").start_on(store)?;
 /// # Ok::<(), leasehold::Error>(())
 /// ```
@@ -130,57 +130,12 @@ impl<C: Codec> ObjectStore<C> {
         Ok(Self { client, namespace: namespace.to_owned(), metadata, has_reported_full, codec: PhantomData })
     }
 
-    /// Adds a label to each object of this store.
-    ///
-    /// See [`LeaderElectorBuilder::label`](crate::LeaderElectorBuilder::label). Defaults to no labels.
-    #[must_use]
-    pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
-        self.metadata.labels.insert(key.into(), value.into());
-        self
-    }
-
-    /// Adds an annotation to each object of this store.
-    ///
-    /// See [`LeaderElectorBuilder::annotation`](crate::LeaderElectorBuilder::annotation). Defaults to no annotations.
-    #[must_use]
-    pub fn annotation(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
-        self.metadata.annotations.insert(key.into(), value.into());
-        self
-    }
-
-    /// Adds an owner to each object of this store.
-    ///
-    /// See [`LeaderElectorBuilder::owner_reference`](crate::LeaderElectorBuilder::owner_reference). Defaults to no
-    /// owners.
-    #[must_use]
-    pub fn owner_reference(mut self, owner: OwnerReference) -> Self {
-        self.metadata.owners.push(owner);
-        self
-    }
-
     /// Creates an observer that records a candidate's terms as events of the object `key`.
-    ///
-    /// Pass the observer to [`LeaderElectorBuilder::observer`](crate::LeaderElectorBuilder::observer).
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// use leasehold::kubernetes::{Client, ClientConfig};
-    /// use leasehold::kubernetes::ConfigMapStore;
-    /// use leasehold::LeaderElector;
-    ///
-    /// let client = Client::new(ClientConfig::infer()?)?;
-    /// let store = ConfigMapStore::new(client, "default")?;
-    /// let events = store.event_recorder("my-controller", "pod-1")?;
-    /// let builder = LeaderElector::builder("my-controller").identity("pod-1").observer(events);
-    /// let elector = builder.start_on(store)?;
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
     ///
     /// # Errors
     ///
     /// Returns [`ConfigError`] if `key` is not a valid object name.
-    pub fn event_recorder(&self, key: &str, identity: &str) -> Result<EventRecorder, ConfigError> {
+    pub(crate) fn event_recorder(&self, key: &str, identity: &str) -> Result<EventRecorder, ConfigError> {
         check_name(key)?;
         Ok(EventRecorder {
             client: self.client.clone(),

@@ -13,7 +13,6 @@ use super::metadata::Metadata;
 use super::multi_lock::MultiLock;
 use super::object::{Codec, ObjectStore};
 use crate::backends::kubernetes::client::Client;
-use crate::backends::kubernetes::client::config::infer::Choice;
 use crate::backends::kubernetes::events::EventRecorder;
 use crate::election::settings::Settings;
 use crate::store::Store;
@@ -51,10 +50,9 @@ pub enum ResourceLock {
     EndpointsLeases,
 }
 
-/// The cluster of an election, and the objects in the cluster that hold the record.
+/// The objects of an election that hold the record.
 #[derive(Clone, Default)]
 pub(crate) struct ObjectChoice {
-    pub(crate) cluster: Choice,
     pub(crate) lock: ResourceLock,
     pub(crate) metadata: Metadata,
     pub(crate) events: bool,

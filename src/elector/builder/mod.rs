@@ -77,7 +77,7 @@ pub struct LeaderElectorBuilder {
     pub(crate) name: String,
     pub(crate) namespace: Option<String>,
     #[cfg(feature = "kubernetes")]
-    object: ObjectChoice,
+    pub(crate) object: ObjectChoice,
     pub(crate) asking: Asking,
     pub(crate) config: Config,
 }

@@ -1,9 +1,7 @@
 //! Setters for the cluster and the object, and methods that start an elector on Kubernetes.
 
-use std::path::PathBuf;
-
 use super::{LeaderElectorBuilder, check_notes};
-use crate::backends::kubernetes::client::Client;
+use crate::backends::kubernetes::client::{Client, ClientConfig};
 use crate::backends::kubernetes::metadata::OwnerReference;
 use crate::backends::kubernetes::resource_lock::{ObjectChoice, ResourceLock};
 use crate::election::settings::Settings;
@@ -18,30 +16,6 @@ use crate::util::sync::Arc;
 
 setters! {
     impl LeaderElectorBuilder;
-
-    /// Sets the kubeconfig file that [`start`](Self::start) reads.
-    ///
-    /// Requires the `kubeconfig` feature; without the feature, `start` returns an error.
-    ///
-    /// Defaults to the lookup of [`ClientConfig::infer`](crate::backends::kubernetes::client::ClientConfig::infer).
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// use leasehold::LeaderElector;
-    ///
-    /// let elector = LeaderElector::builder("jobs").kubeconfig("/etc/jobs/kubeconfig").context("production").start()?;
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn kubeconfig(mut self, path: impl Into<PathBuf>) { self.object.cluster.kubeconfig = Some(path.into()) }
-
-    /// Selects a context of the kubeconfig file by name.
-    ///
-    /// If no file is set by [`kubeconfig`](Self::kubeconfig), the file is `KUBECONFIG` or `~/.kube/config`, even in a
-    /// pod. Requires the `kubeconfig` feature; without the feature, [`start`](Self::start) returns an error.
-    ///
-    /// Defaults to the current context of the file.
-    pub fn context(mut self, name: impl Into<String>) { self.object.cluster.context = Some(name.into()) }
 
     /// Sets the kind of object that holds the record, or two kinds at once.
     ///
@@ -72,9 +46,8 @@ setters! {
 
     /// Adds a label to the Lease or other object that holds the record.
     ///
-    /// Every write of this candidate restores the label. Labels of other clients are kept. With
-    /// [`start_on`](Self::start_on), set labels on the store instead, for example by
-    /// [`ConfigMapStore::label`](crate::kubernetes::ConfigMapStore::label).
+    /// Every write of this candidate restores the label. Labels of other clients are kept.
+    /// [`start_on`](Self::start_on) refuses labels.
     ///
     /// Defaults to no labels.
     ///
@@ -118,7 +91,13 @@ setters! {
 
     /// Sets whether this candidate's terms are recorded as Kubernetes events on the Lease.
     ///
-    /// [`EventRecorder`](crate::kubernetes::EventRecorder) describes the events.
+    /// The events `became leader` and `stopped leading` use `events.k8s.io/v1`, and belong to the object that holds the
+    /// record. No request of the election waits for an event. Requires the right to `create` the resource `events` of
+    /// the API group `events.k8s.io`, and the right to `get` the object, because an event contains the object's uid.
+    ///
+    /// A failed event is not retried. The first lost event is logged at `warn`, and further lost events at `debug`. The
+    /// next recorded event resets the level. If the process exits immediately after the term, the event about its end
+    /// may be lost.
     ///
     /// Defaults to `false`.
     ///
@@ -166,7 +145,7 @@ impl LeaderElectorBuilder {
         check_name(&self.name)?;
         self.object.metadata.check()?;
         self.namespace.as_deref().map_or(Ok(()), check_namespace)?;
-        let client = Client::new(self.object.cluster.client_config()?)?;
+        let client = Client::new(ClientConfig::infer()?)?;
         self.start_by(client, settings)
     }
 
@@ -187,11 +166,10 @@ impl LeaderElectorBuilder {
     ///
     /// # Errors
     ///
-    /// - Returns [`Error::Config`] if a setting breaks a rule, or if a cluster is also set in the builder.
+    /// - Returns [`Error::Config`] if a setting breaks a rule.
     /// - Returns [`Error::Thread`] if the operating system cannot start a thread.
     pub fn start_with_client(self, client: Client) -> Result<LeaderElector, Error> {
         let settings = self.validate()?;
-        self.check_no_choice("start_with_client", "client")?;
         self.start_by(client, settings)
     }
 
@@ -217,25 +195,14 @@ impl LeaderElectorBuilder {
         LeaderElector::spawn(settings, entry, fields, &asking).map_err(Error::thread)
     }
 
-    /// Returns an error if the builder selects a cluster.
-    ///
-    /// The client or the store determines the cluster.
-    fn check_no_choice(&self, start: &str, given: &str) -> Result<(), ConfigError> {
-        self.object.cluster.field().map_or(Ok(()), |(field, value)| {
-            let rule = format!("cannot be combined with {start}; the {given} determines the cluster");
-            Err(ConfigError::new(field, format_args!("{value:?}"), rule))
-        })
-    }
-
     /// Returns an error if the builder has a setting that belongs to the store.
     pub(super) fn check_no_object(&self) -> Result<(), ConfigError> {
-        self.check_no_choice("start_on", "store")?;
-        let ObjectChoice { lock, metadata, events, .. } = &self.object;
-        let rule = "cannot be combined with start_on; add the event_recorder of the store as an observer";
+        let ObjectChoice { lock, metadata, events } = &self.object;
+        let rule = "cannot be combined with start_on; use start_with_client";
         require(!events, "events", true, rule)?;
         let rule = "cannot be combined with start_on; the store determines the kind of object";
         require(*lock == ResourceLock::default(), "resource_lock", format_args!("{lock:?}"), rule)?;
-        let rule = "cannot be combined with start_on; set labels, annotations and owners in the store";
+        let rule = "cannot be combined with start_on; use start_with_client for labels, annotations and owners";
         require(metadata.is_empty(), "label", "set", rule)
     }
 }

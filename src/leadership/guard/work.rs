@@ -53,7 +53,7 @@ pub struct Scope<'scope, 'env> {
 ///     }
 ///     "done"
 /// })?;
-/// worker.step_down();
+/// worker.leadership().step_down();
 /// select! {
 ///     recv(worker.ended()) -> _ => println!("released"),
 /// }
@@ -186,13 +186,6 @@ impl<'scope, 'env> Scope<'scope, 'env> {
 }
 
 impl<T> Worker<T> {
-    /// Ends the term, like [`Leadership::step_down`].
-    ///
-    /// The work must then return. Does nothing if the work has ended.
-    pub fn step_down(&self) {
-        self.leadership.step_down();
-    }
-
     /// Returns a view of the term.
     pub fn leadership(&self) -> Leadership {
         self.leadership.clone()

@@ -63,7 +63,10 @@ pub struct Status {
     pub fencing_token: Option<u64>,
     /// The time since the last contact with the store, or `None` before the first contact.
     ///
-    /// [`HealthCheck::check_contact`](crate::HealthCheck::check_contact) defines contact.
+    /// Contact is an answer to a request, or anything that a watch delivers. A refusal and an error of the store do not
+    /// count. A leader sends a request every renew interval. A standby that watches a lease without a holder only
+    /// receives the bookmarks of the API server, about one per minute. A [`MemoryStore`](crate::store::MemoryStore)
+    /// sends nothing while the record is unchanged.
     pub last_contact: Option<Duration>,
     /// The error of the last read, until the store answers a read or a watch reports a change.
     ///

@@ -206,7 +206,7 @@ fn work_runs_in_one_term_after_another_until_a_stop() {
     };
     elector.run_until(&stop, &mut work).unwrap();
     assert!(terms.len() == 3 && terms.is_sorted(), "{terms:?}");
-    assert!(began.elapsed() >= 2 * elector.settings().retry_period, "it pauses after work that does nothing");
+    assert!(began.elapsed() >= 2 * elector.status().settings.retry_period, "it pauses after work that does nothing");
     elector.run_until(&stop, |_| panic!("stopped before")).unwrap();
     assert!(time_on_processor() - used < Duration::from_millis(200));
     wait_until("it is released", || store.holder().is_none());

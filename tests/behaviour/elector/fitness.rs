@@ -260,7 +260,7 @@ fn status_reports_fitness_and_progress() {
     let before = Instant::now();
     guard.report_progress();
     assert!(elector.status().since_progress.is_some_and(|since| since <= before.elapsed()));
-    assert_eq!(elector.settings().progress_timeout, Some(SOON));
+    assert_eq!(elector.status().settings.progress_timeout, Some(SOON));
 
     // After recovering, the candidate is fit, but must wait one retry period.
     fitness.set(false);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use leasehold::store::{MemoryStore, StoreError, StoreErrorKind, StoreOperation, WatchEvent};
-use leasehold::{Error, Event, Observer, StopReason, Transition, Unhealthy};
+use leasehold::{Error, Event, Observer, StopReason, Transition};
 use log::Level;
 
 use crate::elector::listener::{lines_of, listen};
@@ -294,10 +294,8 @@ fn refused_writes_are_reported_until_one_succeeds() {
     let elector = builder.start_on(Connection::new(&store)).unwrap();
     let campaign = elector.campaign().unwrap();
     let health = elector.health_check();
-    wait_until(
-        "the health check reports them",
-        || matches!(health.check_contact(A_WHILE), Err(Unhealthy::WritesFail { error, .. }) if error == "made up"),
-    );
+    let failed_write = || elector.status().failed_write.map(|error| error.to_string());
+    wait_until("the status reports them", || failed_write().as_deref() == Some("made up"));
     drop(campaign);
     let error = elector.block_until_leader_timeout(A_WHILE).map(|guard| guard.is_some());
     assert!(matches!(&error, Err(Error::Store(error)) if error.kind() == StoreErrorKind::Conflict), "{error:?}");

@@ -16,8 +16,8 @@ fn a_guard_may_move_into_its_work_and_goes_when_that_ends() {
     let worker = worker.expect("a thread");
     assert!(worker.leadership().is_leader() && matches!(elector.campaign(), Err(Error::Busy)));
     assert!(worker.ended().try_recv().is_err_and(|e| e == TryRecvError::Empty));
-    worker.step_down();
-    worker.step_down();
+    worker.leadership().step_down();
+    worker.leadership().step_down();
     assert!(worker.ended().recv_timeout(SOON).is_err_and(|e| e == RecvTimeoutError::Disconnected));
     assert_eq!(store.holder(), None, "released before that is told");
     assert_eq!(worker.join().expect("no panic"), StopReason::SteppedDown);
@@ -30,7 +30,7 @@ fn a_step_down_is_of_its_own_term() {
     assert!(worker.ended().recv_timeout(SOON).is_err_and(|e| e == RecvTimeoutError::Disconnected));
     let transitions = elector.transitions();
     let guard = elector.block_until_leader().unwrap();
-    worker.step_down();
+    worker.leadership().step_down();
     assert!(guard.is_leader() && !worker.leadership().is_leader());
     let version = store.version();
     wait_until("it renews", || store.version() > version + 2);
@@ -53,8 +53,7 @@ fn work_that_panics_releases_the_lease() {
 #[test]
 fn elector_owner_sees_its_term() {
     let (_store, elector) = alone();
-    assert_eq!(elector.name(), "test");
-    assert_eq!(elector.settings().identity, elector.identity());
+    assert_eq!(elector.status().settings.identity, elector.identity());
     let guard = elector.block_until_leader().unwrap();
     assert_eq!(elector.status().fencing_token, Some(guard.fencing_token()));
     drop(guard);

@@ -57,7 +57,7 @@ mod util {
 
 pub(crate) use leasehold::{backends, election, elector, leadership, net, observe, runtime, store};
 
-pub use backends::kubernetes::events::EventRecorder;
+pub(crate) use backends::kubernetes::events::EventRecorder;
 pub use backends::kubernetes::lease::LeaseStore;
 pub use election::settings::Settings;
 pub use election::stop_reason::StopReason;

@@ -87,7 +87,7 @@ pub fn run(builder: LeaseGroupBuilder, place: &PlaceArgs, means: ShardMeans) -> 
     };
     let signals = means.signals.clone();
     let (stop, (done, left), (order, orders)) = (Stop::new(), bounded(1), unbounded());
-    let (name, listeners) = (group.name().to_owned(), Mutex::default());
+    let (name, listeners) = (group.status().name, Mutex::default());
     let commands = Arc::new(ShardCommands { name, means, orders: order, listeners });
     // If a process of a command cannot be killed, this process exits without the end of the thread. The shards then
     // move when the slot expires.

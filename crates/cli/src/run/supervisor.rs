@@ -247,7 +247,7 @@ impl Supervisor {
         }
         let Err(error) = guard.release() else { return };
         log::warn!(target: COMMAND, "{}: {error}", self.elector.status().record);
-        let until = Instant::now() + self.elector.settings().renew_deadline;
+        let until = Instant::now() + self.elector.status().settings.renew_deadline;
         let is_ours = || {
             let status = self.elector.status();
             status.is_running

@@ -115,11 +115,11 @@ mod tests {
         assert!(is_inside(&env("10.0.0.1"), account.path()));
         let config = ClientConfig::infer_from(&env("fd00::1"), account.path()).unwrap();
         assert_eq!(config.server(), "https://[fd00::1]:6443");
-        assert_eq!(config.default_namespace(), "default");
+        assert_eq!(config.default_namespace, "default");
         account.file("namespace", "jobs\n");
         let config = load(&env("10.0.0.1"), account.path()).unwrap();
         assert_eq!(config.server(), "https://10.0.0.1:6443");
-        assert_eq!(config.default_namespace(), "jobs");
+        assert_eq!(config.default_namespace, "jobs");
         assert!(matches!(config.auth, AuthConfig::TokenFile(_)));
         // The file is read again when it changes.
         let ca = config.tls.ca.and_then(|ca| ca.name());
@@ -128,8 +128,8 @@ mod tests {
             let base = env("10.0.0.1");
             load(&move |name| if name == NAMESPACE { Some(namespace.into()) } else { base(name) }, account.path())
         };
-        assert_eq!(named("of-the-pod").unwrap().default_namespace(), "of-the-pod");
-        assert_eq!(named(" ").unwrap().default_namespace(), "jobs");
+        assert_eq!(named("of-the-pod").unwrap().default_namespace, "of-the-pod");
+        assert_eq!(named(" ").unwrap().default_namespace, "jobs");
     }
 
     #[test]
@@ -202,7 +202,7 @@ mod tests {
                 _ if in_pod => base(name),
                 _ => None,
             };
-            ClientConfig::infer_from(&env, account.path()).unwrap().default_namespace().to_owned()
+            ClientConfig::infer_from(&env, account.path()).unwrap().default_namespace.to_owned()
         };
         assert_eq!(namespace("", Some("of-the-pod"), true), "default", "without a token this is no pod");
         account.file("token", "sesame");

@@ -1,6 +1,6 @@
-//! The cluster that the user has chosen, or else the first one that the client finds.
+//! The cluster of a kubeconfig or of the pod.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 #[cfg(feature = "kubeconfig")]
 use super::kubeconfig::Kubeconfig;
@@ -22,8 +22,10 @@ impl ClientConfig {
     /// # Examples
     ///
     /// ```no_run
-    /// let config = leasehold::kubernetes::ClientConfig::infer()?;
-    /// println!("working in {}", config.default_namespace());
+    /// use leasehold::kubernetes::{Client, ClientConfig};
+    ///
+    /// let client = Client::new(ClientConfig::infer()?)?;
+    /// println!("working in {}", client.default_namespace());
     /// # Ok::<(), leasehold::kubernetes::ClientError>(())
     /// ```
     ///
@@ -95,7 +97,7 @@ impl ClientConfig {
     /// are skipped. The files are UTF-8, or UTF-16 with a byte order mark, which PowerShell writes.
     ///
     /// If the cluster has no proxy of its own, the proxy comes from `HTTPS_PROXY` and `NO_PROXY` by the rules of Go's
-    /// `golang.org/x/net/http/httpproxy`. [`with_proxy`](Self::with_proxy) lists the supported proxies.
+    /// `golang.org/x/net/http/httpproxy`. The [module](crate::kubernetes#proxies) lists the supported proxies.
     ///
     /// # Examples
     ///
@@ -122,46 +124,5 @@ impl ClientConfig {
             None => Kubeconfig::load()?,
         };
         kubeconfig.client_config(context)
-    }
-}
-
-/// The chosen kubeconfig file and the chosen context. Each may be absent.
-#[derive(Clone, Default)]
-pub(crate) struct Choice {
-    pub(crate) kubeconfig: Option<PathBuf>,
-    pub(crate) context: Option<String>,
-}
-
-impl Choice {
-    /// Returns the name and the value of the first field that is set, if any.
-    pub(crate) fn field(&self) -> Option<(&'static str, String)> {
-        match (&self.kubeconfig, &self.context) {
-            (Some(path), _) => Some(("kubeconfig", path.display().to_string())),
-            (None, Some(context)) => Some(("context", context.clone())),
-            (None, None) => None,
-        }
-    }
-
-    /// Returns the configuration of the chosen cluster, or else of the one that `infer` finds.
-    pub(crate) fn client_config(&self) -> Result<ClientConfig, ClientError> {
-        if self.field().is_none() {
-            return ClientConfig::infer();
-        }
-        self.of_kubeconfig()
-    }
-
-    #[cfg(feature = "kubeconfig")]
-    fn of_kubeconfig(&self) -> Result<ClientConfig, ClientError> {
-        ClientConfig::from_kubeconfig(self.kubeconfig.as_deref(), self.context.as_deref())
-    }
-
-    #[cfg(not(feature = "kubeconfig"))]
-    fn of_kubeconfig(&self) -> Result<ClientConfig, ClientError> {
-        let (field, value) = self.field().unwrap_or_default();
-        let rule = format!(
-            "is {value:?}, but this program lacks the feature kubeconfig; build with that feature, or use start_with_client \
-             with a configured client"
-        );
-        Err(ClientError::config(field, rule))
     }
 }

@@ -35,9 +35,8 @@ type Env<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 /// use leasehold::kubernetes::{Client, ClientConfig};
 ///
 /// // `kubectl proxy` on this machine: no TLS and no credentials.
-/// let config = ClientConfig::new("http://127.0.0.1:8001")?.with_default_namespace("jobs");
-/// let client = Client::new(config)?;
-/// assert_eq!(client.default_namespace(), "jobs");
+/// let client = Client::new(ClientConfig::new("http://127.0.0.1:8001")?)?;
+/// assert_eq!(client.default_namespace(), "default");
 /// # Ok::<(), leasehold::kubernetes::ClientError>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -82,20 +81,6 @@ impl ClientConfig {
             proxy: None,
             user_agent: user_agent::default(),
         }
-    }
-
-    /// Returns the namespace of the kubeconfig context, else of the pod, else `default`.
-    pub fn default_namespace(&self) -> &str {
-        &self.default_namespace
-    }
-
-    /// Sets the namespace that [`default_namespace`](Self::default_namespace) returns.
-    ///
-    /// Defaults to the namespace of the kubeconfig context, else of the pod, else `default`.
-    #[must_use]
-    pub fn with_default_namespace(mut self, namespace: impl Into<String>) -> Self {
-        self.default_namespace = namespace.into();
-        self
     }
 
     /// Sets the trusted authorities, the client certificate, and the expected server name.
@@ -157,36 +142,8 @@ impl ClientConfig {
     }
 
     /// Sets the proxy through which the client connects to the server.
-    ///
-    /// | URL | proxy | default port |
-    /// |---|---|--:|
-    /// | `http://`, or no scheme | `CONNECT` | 80 |
-    /// | `https://` | `CONNECT`, in TLS to the proxy | 443 |
-    /// | `socks5://`, `socks5h://` | SOCKS 5 (RFC 1928) | 1080 |
-    ///
-    /// The URL may contain a percent-encoded user name and password. The proxy always looks up the server's name, even
-    /// with `socks5://`, as in Go's `net/http`.
-    ///
-    /// The certificate of an `https://` proxy must be for the proxy's name. The certificate may come from an authority
-    /// of the cluster or of the system. `insecure-skip-tls-verify` also applies to the proxy. The client does not send
-    /// its certificate to the proxy.
-    ///
-    /// Defaults to the proxy of the kubeconfig or the environment; [`new`](Self::new) configures none.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use leasehold::kubernetes::ClientConfig;
-    ///
-    /// let config = ClientConfig::new("https://10.0.0.1:6443")?.with_proxy("socks5://me:p%40ss@bastion.example:1080")?;
-    /// assert!(ClientConfig::new("https://10.0.0.1:6443")?.with_proxy("ftp://bastion.example").is_err());
-    /// # Ok::<(), leasehold::kubernetes::ClientError>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Returns [`ErrorKind::Config`](super::ErrorKind::Config) if `url` is not a URL in one of these forms.
-    pub fn with_proxy(mut self, url: &str) -> Result<Self, ClientError> {
+    #[cfg(test)]
+    pub(crate) fn with_proxy(mut self, url: &str) -> Result<Self, ClientError> {
         self.proxy = Some(Proxy::parse(url, "proxy-url")?);
         Ok(self)
     }

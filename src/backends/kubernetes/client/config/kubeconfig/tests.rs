@@ -64,7 +64,7 @@ fn directory() -> PathBuf {
 fn a_context_names_all() {
     let config = load(&with_user("{ token: sesame, as: jane, as-groups: [a] }")).unwrap();
     assert_eq!(config.server(), "https://10.0.0.1");
-    assert_eq!(config.default_namespace(), "jobs");
+    assert_eq!(config.default_namespace, "jobs");
     assert_eq!(authorization(&config), "Bearer sesame");
     assert_eq!(config.impersonation.user.as_deref(), Some("jane"));
     let config = load(&with_user("{ username: me, password: hunter2 }")).unwrap();
@@ -79,7 +79,7 @@ fn json_is_yaml_too() {
     let text = r#"{"current-context":"c","clusters":[{"name":"k","cluster":{"server":"http://a/b/"}}],
         "contexts":[{"name":"c","context":{"cluster":"k"}}],"users":null}"#;
     let config = load(text).unwrap();
-    assert_eq!((config.server().as_str(), config.default_namespace()), ("http://a/b", "default"));
+    assert_eq!((config.server().as_str(), config.default_namespace.as_str()), ("http://a/b", "default"));
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn files_are_merged_and_the_first_wins() {
     assert_eq!(kubeconfig.current_context.as_deref(), Some("c"));
     assert_eq!(kubeconfig.context_names().collect::<Vec<_>>(), ["c"]);
     let config = kubeconfig.client_config_from(None, &env).unwrap();
-    assert_eq!((config.server().as_str(), config.default_namespace()), ("https://first", "x"));
+    assert_eq!((config.server().as_str(), config.default_namespace.as_str()), ("https://first", "x"));
     assert_eq!(token_file(&config), scratch.path().join("other/token"));
     let file = std::path::absolute(scratch.path().join("other/two")).unwrap();
     assert_eq!(config.source, format!("context \"c\" of {} in KUBECONFIG", file.display()));
@@ -418,7 +418,7 @@ fn ten_thousand_contexts_are_read_and_more_are_an_error() {
         let contexts: String = (0..count).map(context).collect();
         with_user("{ token: sesame }").replace("contexts:\n", &format!("contexts:\n{contexts}"))
     };
-    assert_eq!(load(&contexts(10_000)).unwrap().default_namespace(), "jobs");
+    assert_eq!(load(&contexts(10_000)).unwrap().default_namespace, "jobs");
     let error = load(&contexts(30_000)).unwrap_err().to_string();
     assert!(
         error.contains("column") && error.ends_with("where the document exceeds the size or depth limit"),
