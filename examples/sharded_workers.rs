@@ -14,7 +14,7 @@ use leasehold::Stop;
 use leasehold::group::{LeaseGroup, Shard};
 use leasehold::store::{MemoryStore, Store};
 
-const SHARDS: usize = 6;
+const SHARDS: u32 = 6;
 const NAMES: [&str; 3] = ["anna", "boris", "clara"];
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             (stop, scope.spawn(move || group.run_until(&stopped, |shard| work(group.identity(), shard))))
         });
         for (left, (stop, member)) in members.collect::<Vec<_>>().into_iter().enumerate() {
-            while NAMES[left..].iter().any(|name| share(name) != SHARDS / (NAMES.len() - left)) {
+            while NAMES[left..].iter().any(|name| share(name) != SHARDS as usize / (NAMES.len() - left)) {
                 sleep(Duration::from_millis(10));
             }
             print("", &format!("shares: {}", NAMES.map(|name| format!("{name} {}", share(name))).join(", ")));

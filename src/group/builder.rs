@@ -43,8 +43,8 @@ use crate::util::sync::Arc;
 #[derive(Clone)]
 #[must_use = "nothing happens before `start`"]
 pub struct LeaseGroupBuilder {
-    shards: usize,
-    max_members: usize,
+    shards: u32,
+    max_members: u32,
     drain_timeout: Duration,
     slot: LeaderElectorBuilder,
 }
@@ -72,7 +72,7 @@ setters! {
     /// [`run_until`](LeaseGroup::run_until) returns an error. Stop all members before you change the number.
     ///
     /// Defaults to 16.
-    pub fn shards(mut self, shards: usize) { self.shards = shards }
+    pub fn shards(mut self, shards: u32) { self.shards = shards }
 
     /// Sets the number of slots for which this process campaigns, from 1 to 64.
     ///
@@ -80,7 +80,7 @@ setters! {
     /// per renew interval, so a group on a SQL store should have at most 16 members.
     ///
     /// Defaults to 16.
-    pub fn max_members(mut self, max_members: usize) { self.max_members = max_members }
+    pub fn max_members(mut self, max_members: u32) { self.max_members = max_members }
 
     /// Sets the time in which the worker of a recalled shard must return.
     ///
@@ -149,6 +149,7 @@ impl LeaseGroupBuilder {
     /// - Returns [`Error::Thread`] if the operating system cannot start a thread.
     pub fn start_on(self, store: impl Store) -> Result<LeaseGroup, Error> {
         let Self { shards, max_members, drain_timeout, slot } = self;
+        let (shards, max_members) = (shards as usize, max_members as usize);
         let settings = slot.check_start_on()?;
         require((1..=MAX_SHARDS).contains(&shards), "shards", shards, format_args!("must be 1 to {MAX_SHARDS}"))?;
         let rule = format_args!("must be 1 to {MAX_MEMBERS}");

@@ -9,6 +9,7 @@ use crate::election::Step;
 use crate::election::candidate::failures::Failures;
 use crate::election::candidate::notice::{LogRecord, Notice};
 use crate::election::group::{Group, GroupEffect, GroupKey, GroupRequest, GroupSettings, MAX_MEMBERS, OwnershipEnd};
+use crate::group::number;
 use crate::group::shard::{Ownership, Shard};
 use crate::group::status::{GroupMember, GroupStatus, GroupTransition, ShardStatus};
 use crate::leadership::error::Error;
@@ -216,9 +217,13 @@ impl GroupCore {
                 GroupEffect::Recalled(shard) => state.ownerships[shard].iter().for_each(|ownership| ownership.recall()),
                 GroupEffect::Ended(shard, reason) => self.ended(state, shard, reason),
                 GroupEffect::Owner(shard, Some(identity)) => {
-                    state.subscribers.publish(&GroupTransition::NewOwner { shard, identity: identity.into() });
+                    state
+                        .subscribers
+                        .publish(&GroupTransition::NewOwner { shard: number(shard), identity: identity.into() });
                 }
-                GroupEffect::Owner(shard, None) => state.subscribers.publish(&GroupTransition::NoOwner { shard }),
+                GroupEffect::Owner(shard, None) => {
+                    state.subscribers.publish(&GroupTransition::NoOwner { shard: number(shard) })
+                }
                 GroupEffect::Damaged(key, fault) => {
                     let record = self.store.describe(&self.key(key));
                     self.log(Level::Error, format!("{record} is left alone: {fault}; delete or repair the record"));
@@ -260,23 +265,27 @@ impl GroupCore {
         else {
             return;
         };
-        let ownership = Ownership::new(shard, fencing_token, Arc::clone(deadline), Arc::clone(&self.valid_until));
+        let key = self.key(GroupKey::Shard(shard));
+        let ownership =
+            Ownership::new(number(shard), key, fencing_token, Arc::clone(deadline), Arc::clone(&self.valid_until));
         let ownership = Arc::new(ownership);
         let core = Arc::clone(self);
         let on_return = move || core.change(|group, now| group.returned(now, shard));
+        let number = number(shard);
         let delivered = Shard::new(Arc::clone(&ownership), on_return);
         state.delivered.push((shards.clone(), delivered));
         state.ownerships[shard] = Some(ownership);
-        state.observe(&Event::ShardStarted { shard, fencing_token });
-        state.subscribers.publish(&GroupTransition::ShardStarted { shard, fencing_token });
+        state.observe(&Event::ShardStarted { shard: number, fencing_token });
+        state.subscribers.publish(&GroupTransition::ShardStarted { shard: number, fencing_token });
         let text = format!("started owning shard {shard}, fencing token {fencing_token}");
         self.line(Notice::new(Level::Info, text), Some(fencing_token));
     }
 
     fn ended(&self, state: &mut GroupState, shard: usize, reason: OwnershipEnd) {
         state.ownerships[shard].take().iter().for_each(|ownership| ownership.end());
-        state.observe(&Event::ShardEnded { shard, reason });
-        state.subscribers.publish(&GroupTransition::ShardEnded { shard, reason });
+        let number = number(shard);
+        state.observe(&Event::ShardEnded { shard: number, reason });
+        state.subscribers.publish(&GroupTransition::ShardEnded { shard: number, reason });
         let level = if reason == OwnershipEnd::Returned { Level::Info } else { Level::Warn };
         self.log(level, format!("stopped owning shard {shard}: {reason}"));
     }
@@ -409,7 +418,7 @@ impl GroupCore {
 
     pub(super) fn transitions(&self) -> Transitions<GroupTransition> {
         let mut state = self.state.lock();
-        let owner = |shard| Some((shard, state.group.owner(shard)?.1.to_owned()));
+        let owner = |shard| Some((number(shard), state.group.owner(shard)?.1.to_owned()));
         let owners = (0..self.settings.shards).filter_map(owner);
         let present: Vec<_> = owners.map(|(shard, identity)| GroupTransition::NewOwner { shard, identity }).collect();
         let is_open = state.end.is_some();
@@ -419,18 +428,20 @@ impl GroupCore {
     pub(super) fn status(&self) -> GroupStatus {
         let group = &self.state.lock().group;
         let member = |slot| {
-            Some(GroupMember { slot, identity: group.member(slot)?.to_owned(), shards: group.published_shards(slot) })
+            let identity = group.member(slot)?.to_owned();
+            let shards = group.published_shards(slot).and_then(|shards| shards.try_into().ok());
+            Some(GroupMember { slot: number(slot), identity, shards })
         };
         let shard = |index| ShardStatus {
-            index,
-            slot: group.owner(index).map(|(slot, _)| slot),
+            index: number(index),
+            slot: group.owner(index).map(|(slot, _)| number(slot)),
             owner: group.owner(index).map(|(_, identity)| identity.to_owned()),
             fault: group.fault(index).map(str::to_owned),
         };
         GroupStatus {
             name: self.name.clone(),
             identity: self.settings.identity.clone(),
-            own_slot: group.own_slot(),
+            own_slot: group.own_slot().map(number),
             is_current: group.is_listed(),
             members: (0..MAX_MEMBERS).filter_map(member).collect(),
             shards: (0..self.settings.shards).map(shard).collect(),

@@ -10,6 +10,7 @@ use crate::election::group::assign;
 use crate::elector::builder::LeaderElectorBuilder;
 use crate::group::core::{GroupCore, GroupHandle};
 use crate::group::member::MemberThread;
+use crate::group::number;
 use crate::group::shard::Shard;
 use crate::group::status::{GroupStatus, GroupTransition};
 use crate::leadership::error::Error;
@@ -77,6 +78,7 @@ pub struct LeaseGroup {
 /// let shards = group.shards()?;
 /// let shard = shards.recv().expect("the group has not ended");
 /// assert!(shard.is_owned());
+/// assert_eq!(shard.key(), format!("ingest-shard-{:03}", shard.index()));
 /// drop(shard);
 /// shards.leave()?;
 /// # Ok::<(), leasehold::Error>(())
@@ -199,8 +201,8 @@ impl LeaseGroup {
     /// assert_eq!(group.shard_of("customer-17"), 7);
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn shard_of(&self, key: impl AsRef<[u8]>) -> usize {
-        assign::shard_of(key.as_ref(), self.core().settings.shards)
+    pub fn shard_of(&self, key: impl AsRef<[u8]>) -> u32 {
+        number(assign::shard_of(key.as_ref(), self.core().settings.shards))
     }
 
     /// Returns the status of the group.

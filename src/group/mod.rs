@@ -14,3 +14,8 @@ pub use shard::{OwnershipEnded, Shard};
 pub use status::{GroupMember, GroupStatus, GroupTransition, ShardStatus};
 
 pub use crate::election::group::OwnershipEnd;
+
+/// Converts the number of a shard or a slot, because a group has at most 1,024 shards and 64 slots.
+fn number(index: usize) -> u32 {
+    index as u32
+}

@@ -56,7 +56,7 @@ pub struct Shard {
 #[non_exhaustive]
 pub struct OwnershipEnded {
     /// The number of the shard.
-    pub shard: usize,
+    pub shard: u32,
 }
 
 impl fmt::Display for OwnershipEnded {
@@ -69,7 +69,8 @@ impl std::error::Error for OwnershipEnded {}
 
 /// The state of one ownership that the shard and the group share.
 pub(super) struct Ownership {
-    index: usize,
+    index: u32,
+    key: String,
     fencing_token: u64,
     deadline: Arc<Deadline>,
     valid_until: Arc<AtomicU64>,
@@ -81,9 +82,16 @@ pub(super) struct Ownership {
 }
 
 impl Ownership {
-    pub(super) fn new(index: usize, fencing_token: u64, deadline: Arc<Deadline>, valid_until: Arc<AtomicU64>) -> Self {
+    pub(super) fn new(
+        index: u32,
+        key: String,
+        fencing_token: u64,
+        deadline: Arc<Deadline>,
+        valid_until: Arc<AtomicU64>,
+    ) -> Self {
         Self {
             index,
+            key,
             fencing_token,
             deadline,
             valid_until,
@@ -133,8 +141,15 @@ impl Shard {
     }
 
     /// Returns the number of the shard, from 0.
-    pub fn index(&self) -> usize {
+    pub fn index(&self) -> u32 {
         self.ownership.index
+    }
+
+    /// Returns the key of the shard's record in the store, such as `ingest-shard-007`.
+    ///
+    /// A fence needs this key, for example `PostgresStore::fence_sql(shard.key(), shard.fencing_token())`.
+    pub fn key(&self) -> &str {
+        &self.ownership.key
     }
 
     /// Returns `true` while this process owns the shard.

@@ -26,7 +26,7 @@ pub struct GroupStatus {
     /// The identity of this process.
     pub identity: String,
     /// The slot of this process, or `None` if this process is not a member.
-    pub own_slot: Option<usize>,
+    pub own_slot: Option<u32>,
     /// `true` if a watch is open and has reported all records.
     pub is_current: bool,
     /// The members, ordered by slot.
@@ -40,11 +40,11 @@ pub struct GroupStatus {
 #[non_exhaustive]
 pub struct GroupMember {
     /// The number of the member's slot. Slot numbers have gaps.
-    pub slot: usize,
+    pub slot: u32,
     /// The identity of the member.
     pub identity: String,
     /// The number of shards that the member publishes, or `None` if it is unknown.
-    pub shards: Option<usize>,
+    pub shards: Option<u32>,
 }
 
 /// The state of one shard.
@@ -52,9 +52,9 @@ pub struct GroupMember {
 #[non_exhaustive]
 pub struct ShardStatus {
     /// The number of the shard.
-    pub index: usize,
+    pub index: u32,
     /// The slot of the owner, or `None` without an owner.
-    pub slot: Option<usize>,
+    pub slot: Option<u32>,
     /// The identity of the owner, or `None` without an owner.
     pub owner: Option<String>,
     /// The reason why no member takes the shard, or `None` without a fault.
@@ -82,26 +82,26 @@ pub enum GroupTransition {
     /// A new owner of the shard, which may be this process.
     NewOwner {
         /// The number of the shard.
-        shard: usize,
+        shard: u32,
         /// The identity of the owner.
         identity: String,
     },
     /// The end of an ownership. A new owner may follow.
     NoOwner {
         /// The number of the shard.
-        shard: usize,
+        shard: u32,
     },
     /// The start of an ownership by this process.
     ShardStarted {
         /// The number of the shard.
-        shard: usize,
+        shard: u32,
         /// The fencing token, which grows with every ownership of the shard.
         fencing_token: u64,
     },
     /// The end of an ownership by this process.
     ShardEnded {
         /// The number of the shard.
-        shard: usize,
+        shard: u32,
         /// The reason for the end.
         reason: OwnershipEnd,
     },

@@ -1,6 +1,8 @@
 //! The parameters of a store's URL, and the decision about each of them.
 
 use std::str::FromStr;
+#[cfg(feature = "_sql_server")]
+use std::time::Duration;
 
 /// The decision about a parameter, whose value may change a `T`.
 pub(crate) enum Decision<T: 'static> {
@@ -62,6 +64,14 @@ pub(crate) fn set<T: FromStr>(part: &mut Option<T>, value: String) -> Result<(),
         true => None,
         false => Some(value.parse().map_err(|_| "not a valid value".to_owned())?),
     };
+    Ok(())
+}
+
+/// Sets the interval between a watch's reads, which is at least 1 ms. An empty value is an absent value.
+#[cfg(feature = "_sql_server")]
+pub(crate) fn set_interval(part: &mut Option<Duration>, value: &str) -> Result<(), String> {
+    let parse = |value| humantime::parse_duration(value).map_err(|_| "give a duration such as 50ms or 1s".to_owned());
+    *part = if value.is_empty() { None } else { Some(parse(value)?.max(Duration::from_millis(1))) };
     Ok(())
 }
 

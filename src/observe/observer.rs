@@ -100,14 +100,14 @@ pub enum Event {
     /// This process has started to own a shard of a group.
     ShardStarted {
         /// The index of the shard.
-        shard: usize,
+        shard: u32,
         /// The fencing token of the ownership.
         fencing_token: u64,
     },
     /// This process no longer owns a shard of a group.
     ShardEnded {
         /// The index of the shard.
-        shard: usize,
+        shard: u32,
         /// The reason for the end.
         reason: OwnershipEnd,
     },

@@ -24,7 +24,7 @@ use crate::support::real_store::{File, InEtcd, InSql, RealStore};
 use crate::support::stores::{Wrapped, call, held_by};
 use crate::support::{A_WHILE, AT_ONCE, SOON, wait_until, wait_within};
 
-const SHARDS: usize = 9;
+const SHARDS: u32 = 9;
 
 /// The processes of a group, and the owner of each shard according to the workers.
 struct Group<'a> {
@@ -32,16 +32,16 @@ struct Group<'a> {
     open: &'a dyn Fn() -> Arc<dyn Store>,
     /// Deletes a record like an operator. `None` on a store without deletions.
     delete: Option<&'a dyn Fn(&str)>,
-    shards: usize,
+    shards: u32,
     seen: Arc<Mutex<Seen>>,
 }
 
 #[derive(Default)]
 struct Seen {
     /// The identity and the token of the worker of each shard.
-    working: BTreeMap<usize, (String, u64)>,
+    working: BTreeMap<u32, (String, u64)>,
     /// The last token of each shard.
-    tokens: BTreeMap<usize, u64>,
+    tokens: BTreeMap<u32, u64>,
     faults: Vec<String>,
 }
 
@@ -78,14 +78,14 @@ impl Group<'_> {
             let working = &self.seen.lock().working;
             let share = |identity: &&str| working.values().filter(|(owner, _)| owner == identity).count();
             let shares: Vec<_> = identities.iter().map(share).collect();
-            shares.iter().sum::<usize>() == self.shards
+            shares.iter().sum::<usize>() == self.shards as usize
                 && shares.iter().max().unwrap() - shares.iter().min().unwrap() <= 1
         });
     }
 }
 
 /// Returns a builder with a short lease duration.
-fn quick(name: &str, identity: &str, shards: usize) -> LeaseGroupBuilder {
+fn quick(name: &str, identity: &str, shards: u32) -> LeaseGroupBuilder {
     let builder = LeaseGroup::builder(name).shards(shards).drain_timeout(Duration::from_secs(5));
     builder.slot(|slot| {
         let slot = slot.identity(identity).no_client_go_peers(true).lease_duration(Duration::from_secs(3));
@@ -216,7 +216,7 @@ mod scenarios {
             wait_within(SOON, "the shards have new owners", || token(0) > tokens[0] && token(3) > tokens[1]);
             let slot = observer.status().members[0].slot;
             delete(&format!("{}-member-{slot:02}", group.name));
-            wait_until("the member has lost its term", || group.seen.lock().working.len() < SHARDS);
+            wait_until("the member has lost its term", || group.seen.lock().working.len() < SHARDS as usize);
             group.wait_for_shares(&["a", "b"]);
         }
         a.stop();
@@ -224,7 +224,7 @@ mod scenarios {
     }
 }
 
-fn in_memory(shards: usize, test: impl Fn(&Group<'_>)) {
+fn in_memory(shards: u32, test: impl Fn(&Group<'_>)) {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     run(test, Group { name: "jobs", open: &|| Arc::clone(&store), delete: None, shards, seen: Arc::default() });
 }
@@ -317,7 +317,9 @@ fn dropped_shard_moves_to_another_member() {
         assert!(moves.is_owned(), "until it is dropped");
         let index = moves.index();
         drop(moves);
-        wait_until("the other member owns the shard", || group.status().shards[index].owner.as_deref() == Some("b"));
+        wait_until("the other member owns the shard", || {
+            group.status().shards[index as usize].owner.as_deref() == Some("b")
+        });
         assert!(stays.is_owned() && !stays.is_recalled());
         drop((stays, shards));
         place.wait_for_shares(&["b"]);
@@ -564,7 +566,7 @@ fn early_end_of_a_slot_ends_its_shards_at_once() {
 }
 
 /// Starts a server with a user who may do everything, and a group of one shard on the server.
-fn on_a_server(max_members: usize) -> (ApiServer, LeaseGroup) {
+fn on_a_server(max_members: u32) -> (ApiServer, LeaseGroup) {
     let server = ApiServer::builder().user(User::admin()).start().expect("an in-memory server");
     let builder = quick("jobs", "a", 1).max_members(max_members);
     let builder = builder.slot(|slot| slot.release_timeout(Duration::from_secs(2)));

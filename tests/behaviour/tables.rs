@@ -436,7 +436,7 @@ fn dropped_table_ends_the_term_until_it_is_created_again<D: Database>(database: 
     let reason = lost(&guard, "without its table");
     assert!(reason == StopReason::Deleted || !D::IS_READ_BY_WATCHES, "{reason}");
     let error = store.get("jobs", &call()).expect_err("no table");
-    assert!(error.kind() == StoreErrorKind::NotFound && error.to_string().contains("create_table"), "{error}");
+    assert!(error.kind() == StoreErrorKind::NotFound && error.to_string().contains("create"), "{error}");
     drop(guard);
     for _ in 0..2 {
         database.create_table().expect("a table");

@@ -1,7 +1,6 @@
 //! Real stores for tests. Each test has its own database, prefix or file.
 
 use std::ops::Deref;
-use std::time::Duration;
 
 use leasehold::mysql::{MySqlConfig, MySqlStore};
 use leasehold::postgres::{PostgresConfig, PostgresStore};
@@ -161,7 +160,7 @@ impl InTable for File {
     }
 
     fn create_table(&self) -> Result<(), StoreError> {
-        SqliteStore::open(self.scratch.path().join("election.db"))?.create_table()
+        SqliteStore::open(self.scratch.path().join("election.db")).map(drop)
     }
 
     fn fence_of(&self, key: &str, token: u64) -> String {
@@ -251,7 +250,8 @@ impl Elects for MariaDb {
     const TLS_MODES: [&'static str; 3] = ["ssl-mode=DISABLED", "ssl-mode=REQUIRED", "ssl-mode=VERIFY_IDENTITY"];
 
     fn store_with(url: &str, tls: Option<TlsConfig>, password: Option<Password>) -> Box<dyn Store> {
-        let mut config = MySqlConfig::new(url).expect("a URL").with_poll_interval(Duration::from_millis(10));
+        let separator = if url.contains('?') { '&' } else { '?' };
+        let mut config = MySqlConfig::new(&format!("{url}{separator}poll-interval=10ms")).expect("a URL");
         if let Some(tls) = tls {
             config = config.with_tls(tls);
         }

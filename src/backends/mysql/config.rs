@@ -112,17 +112,6 @@ setters! {
     /// certificate if `ssl-mode` or the address requires TLS.
     #[must_use]
     pub fn with_tls(mut self, tls: TlsConfig) { self.tls = Some(tls) }
-
-    /// Sets the interval between a watch's reads.
-    ///
-    /// A watch detects a change after at most this time, and after half of this time on average. The interval is at
-    /// least 1 ms.
-    ///
-    /// Defaults to 50 ms.
-    #[must_use]
-    pub fn with_poll_interval(mut self, interval: Duration) {
-        self.poll_interval = interval.max(Duration::from_millis(1));
-    }
 }
 
 impl MySqlConfig {

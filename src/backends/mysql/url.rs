@@ -1,9 +1,13 @@
 //! Parsing of MySQL's configuration from a URL with the parameters of common clients.
 
+use std::time::Duration;
+
 use super::config::{MySqlConfig, POLL_INTERVAL};
 use crate::backends::sql::tls_mode::TlsMode::{self, Disable, Require, VerifyCa, VerifyFull};
 use crate::net::database_url::{Address, DatabaseUrl};
-use crate::net::parameters::{self, Decision::Followed, Decision::Ignored, Decision::Only, Decision::Refused, set};
+use crate::net::parameters::{
+    self, Decision::Followed, Decision::Ignored, Decision::Only, Decision::Refused, set, set_interval,
+};
 use crate::net::tls::config::UrlFiles;
 use crate::util::config_error::ConfigError;
 
@@ -16,6 +20,7 @@ struct MySqlUrl {
     socket: Option<String>,
     tls_mode: Option<TlsMode>,
     files: UrlFiles,
+    poll_interval: Option<Duration>,
 }
 
 /// The decision about each parameter of MySQL's and MariaDB's clients, Connector/J and other drivers.
@@ -32,6 +37,7 @@ const PARAMETERS: parameters::ParameterTable<MySqlUrl> = &[
     ("sslca serversslcert", Followed(|it, value| set(&mut it.files.ca, value))),
     ("sslcert", Followed(|it, value| set(&mut it.files.certificate, value))),
     ("sslkey", Followed(|it, value| set(&mut it.files.key, value))),
+    ("pollinterval", Followed(|it, value| set_interval(&mut it.poll_interval, &value))),
     // Each call of the store has its own timeout, and its own small pool.
     ("connecttimeout connectiontimeout sockettimeout readtimeout writetimeout timeout pooltimeout", Ignored),
     ("connectionlimit maxallowedpacket tcpkeepalive autoreconnect statementcachecapacity cacheprepstmts", Ignored),
@@ -99,7 +105,7 @@ impl MySqlConfig {
         parameters.iter_mut().for_each(|(name, _)| *name = fold(name));
         let mut settings = MySqlUrl { url, ..MySqlUrl::default() };
         parameters::apply(PARAMETERS, parameters, &mut settings).map_err(|rule| refuse(&rule))?;
-        let MySqlUrl { url, socket, tls_mode, files } = settings;
+        let MySqlUrl { url, socket, tls_mode, files, poll_interval } = settings;
         let database = url.database.ok_or_else(|| refuse("names no database"))?;
         let has_files = files.are_set();
         let tls = files.read(|| refuse("must have both ssl-cert and ssl-key, or neither"))?;
@@ -115,7 +121,7 @@ impl MySqlConfig {
             database,
             ssl_mode: tls_mode,
             tls: has_files.then_some(tls),
-            poll_interval: POLL_INTERVAL,
+            poll_interval: poll_interval.unwrap_or(POLL_INTERVAL),
         })
     }
 }

@@ -99,18 +99,6 @@ setters! {
     /// certificate.
     #[must_use]
     pub fn with_tls(mut self, tls: TlsConfig) { self.tls = tls }
-
-    /// Sets the interval between a watch's reads if no notifications arrive.
-    ///
-    /// Poolers such as PgBouncer in transaction mode do not deliver notifications.
-    ///
-    /// The interval is at least 1 ms.
-    ///
-    /// Defaults to 50 ms.
-    #[must_use]
-    pub fn with_poll_interval(mut self, interval: Duration) {
-        self.poll_interval = interval.max(Duration::from_millis(1));
-    }
 }
 
 #[cfg(test)]

@@ -2,12 +2,15 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::channel_binding::ChannelBindingMode;
 use super::config::{POLL_INTERVAL, PostgresConfig};
 use crate::backends::sql::tls_mode::TlsMode;
 use crate::net::database_url::{Address, DatabaseUrl};
-use crate::net::parameters::{self, Decision::Followed, Decision::Ignored, Decision::Only, Decision::Refused, set};
+use crate::net::parameters::{
+    self, Decision::Followed, Decision::Ignored, Decision::Only, Decision::Refused, set, set_interval,
+};
 use crate::net::tls::config::UrlFiles;
 use crate::util::config_error::ConfigError;
 
@@ -25,6 +28,7 @@ struct PostgresUrl {
     tls_mode: Option<TlsMode>,
     files: UrlFiles,
     channel_binding: ChannelBindingMode,
+    poll_interval: Option<Duration>,
 }
 
 /// The decision about each parameter of libpq 17.
@@ -46,6 +50,7 @@ const PARAMETERS: parameters::ParameterTable<PostgresUrl> = &[
     ("sslcert", Followed(|it, value| set(&mut it.files.certificate, value))),
     ("sslkey", Followed(|it, value| set(&mut it.files.key, value))),
     ("channel_binding", Followed(|it, value| ChannelBindingMode::parse(&value).map(|mode| it.channel_binding = mode))),
+    ("poll_interval", Followed(|it, value| set_interval(&mut it.poll_interval, &value))),
     ("target_session_attrs", Only(&["any", "primary", "read-write"], "the store needs the primary, to write")),
     // Each call of the store has its own timeout, and the client probes idle connections itself.
     ("connect_timeout keepalives keepalives_idle keepalives_interval keepalives_count tcp_user_timeout", Ignored),
@@ -117,7 +122,7 @@ impl PostgresConfig {
             address,
             server_name,
             tls,
-            poll_interval: POLL_INTERVAL,
+            poll_interval: settings.poll_interval.unwrap_or(POLL_INTERVAL),
         })
     }
 }

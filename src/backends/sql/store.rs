@@ -108,6 +108,7 @@ impl<T: SqlTable> SqlStore<T> {
     /// Creates the table if it is missing.
     ///
     /// Blocks at most [`SET_UP_TIMEOUT`].
+    #[cfg(feature = "_sql_server")]
     pub(crate) fn set_up(&self) -> Result<(), StoreError> {
         self.table.create_table(&CallContext::new(SET_UP_TIMEOUT, CancelToken::new()))
     }

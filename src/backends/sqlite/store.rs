@@ -38,7 +38,9 @@ use crate::util::config_error::ConfigError;
 /// # Limitations
 ///
 /// - The file must not be on a network file system, where SQLite's locks do not work. On Linux, [`open`](Self::open)
-///   rejects such a file.
+///   rejects such a file, and a file in a folder that other hosts or virtual machines may share. If all processes run
+///   on one kernel, such as the containers of one virtual machine on a folder of its host, SQLite's locks reach all of
+///   them. Then use [`open_store`](crate::open_store) with `sqlite:///DIRECTORY/FILE?shared-folder=true`.
 /// - The file must not be deleted, renamed or replaced while it is open. Later calls then fail with an error that names
 ///   the cause, and leaders lose their terms. A process that opens the path afterwards finds an empty table, and may
 ///   elect another leader. Back up with SQLite's own backup, or with `VACUUM INTO`.
@@ -83,44 +85,10 @@ impl SqliteStore {
         Self::open_with(path.as_ref(), false, true)
     }
 
-    /// Opens a file in a folder that other hosts or virtual machines may share.
-    ///
-    /// The method differs from [`open`](Self::open) only in accepting such a folder. SQLite's locks reach all processes
-    /// only if they run on one kernel, such as the containers of one virtual machine on a folder of its host. Otherwise
-    /// several processes may lead at once.
-    ///
-    /// # Errors
-    ///
-    /// See [`open`](Self::open).
-    pub fn open_in_shared_folder(path: impl AsRef<Path>) -> Result<Self, StoreError> {
-        Self::open_with(path.as_ref(), true, true)
-    }
-
     /// Opens the file. Without `may_create`, the file must contain the table, and other files stay as they are.
     pub(crate) fn open_with(path: &Path, in_shared_folder: bool, may_create: bool) -> Result<Self, StoreError> {
         let call = CallContext::new(SET_UP_TIMEOUT, CancelToken::new());
         Database::open(path, in_shared_folder, may_create, &call).map(|database| Self(SqlStore::new(database, false)))
-    }
-
-    /// Creates the table if it is missing.
-    ///
-    /// [`open`](Self::open) also creates the table, so call this method only after the table was dropped.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let scratch = tempfile::tempdir().unwrap();
-    /// # let path = scratch.path().join("election.db");
-    /// let store = leasehold::sqlite::SqliteStore::open(path)?;
-    /// store.create_table()?;
-    /// # Ok::<(), leasehold::store::StoreError>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// See [`open`](Self::open).
-    pub fn create_table(&self) -> Result<(), StoreError> {
-        self.0.set_up()
     }
 
     /// Returns a `SELECT` that yields a row only while no later term exists.

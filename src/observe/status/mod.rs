@@ -144,7 +144,7 @@ pub struct Counters {
 /// use leasehold::metrics::Histogram;
 ///
 /// let histogram = Histogram::default();
-/// assert_eq!(histogram.count(), 0);
+/// assert_eq!(histogram.counts.iter().sum::<u64>(), 0);
 /// assert_eq!(histogram.counts.len(), Histogram::BOUNDS_MS.len() + 1);
 /// ```
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -164,7 +164,7 @@ impl Histogram {
     pub const BOUNDS_MS: [u64; 11] = [1, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000];
 
     /// Returns the number of durations.
-    pub fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 

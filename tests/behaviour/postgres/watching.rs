@@ -94,9 +94,9 @@ fn pooler_with_sessions_delivers_notifications() {
     let Some(postgres) = Postgres::shared() else { return };
     let Some(pooler) = PgBouncer::start(postgres, &["pool_mode=session"]) else { return };
     with_table(postgres, "sessions");
-    let config = PostgresConfig::new(&pooler.url("postgres", "sessions")).expect("a URL");
     // A watch without notifications would poll only after this whole interval.
-    let config = config.with_poll_interval(std::time::Duration::from_secs(3600));
+    let url = format!("{}?poll_interval=1h", pooler.url("postgres", "sessions"));
+    let config = PostgresConfig::new(&url).expect("a URL");
     let store = Arc::new(PostgresStore::new(config).expect("a store"));
     watching(&store, |told| {
         super::store(postgres, "sessions").create("other", held_by("a").as_write(), &call()).expect("a record");

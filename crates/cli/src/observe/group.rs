@@ -17,8 +17,8 @@ struct GroupChange<'a> {
     time: &'a str,
     group: &'a str,
     event: &'static str,
-    slot: Option<usize>,
-    shard: Option<usize>,
+    slot: Option<u32>,
+    shard: Option<u32>,
     /// The member in the slot, or the owner of the shard.
     identity: Option<&'a str>,
     previous_identity: Option<&'a str>,
@@ -39,7 +39,7 @@ pub fn show(before: Option<&GroupStatus>, after: &GroupStatus, is_json: bool) ->
 }
 
 /// Returns the number of shards that members publish, or that have an owner or a fault.
-pub fn shards(status: &GroupStatus) -> usize {
+pub fn shards(status: &GroupStatus) -> u32 {
     let published = status.members.iter().filter_map(|member| member.shards);
     let seen = status.shards.iter().filter(|shard| shard.owner.is_some() || shard.fault.is_some());
     published.chain(seen.map(|shard| shard.index + 1)).max().unwrap_or_default()
@@ -68,7 +68,7 @@ fn changes(before: Option<&GroupStatus>, after: &GroupStatus, line: fn(&GroupCha
         compare(Some(slot), None, previous, present);
     }
     for shard in &after.shards {
-        let previous = old_shards.get(shard.index).and_then(|shard| shard.owner.as_deref());
+        let previous = old_shards.get(shard.index as usize).and_then(|shard| shard.owner.as_deref());
         compare(None, Some(shard.index), previous, shard.owner.as_deref());
     }
     text

@@ -69,7 +69,7 @@ pub struct ObserveArgs {
     group: Option<String>,
     /// Number of shards of the group [default: as its members publish]
     #[arg(long, value_name = "NUMBER", requires = "group")]
-    shards: Option<usize>,
+    shards: Option<u32>,
     #[command(flatten)]
     follow: FollowArgs,
     /// Print each change as a line of JSON, even in a terminal
@@ -81,7 +81,7 @@ pub struct ObserveArgs {
 }
 
 /// The largest number of shards of a group.
-const MAX_SHARDS: usize = 1_024;
+const MAX_SHARDS: u32 = 1_024;
 
 /// The interval at which an unchanged table is redrawn, and a closed stdout is detected.
 const TICK: Duration = Duration::from_secs(1);
@@ -137,7 +137,7 @@ fn follow_group(group: &LeaseGroup, is_number_published: bool, is_json: bool) ->
         if is_number_published {
             // The number stays after the last member has left.
             shards = group::shards(&status).max(shards);
-            status.shards.truncate(shards);
+            status.shards.truncate(shards as usize);
         }
         // An incomplete listing does not show which records were deleted.
         let written = match status.is_current {

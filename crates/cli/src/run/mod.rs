@@ -70,10 +70,10 @@ pub struct RunArgs {
     group: Option<String>,
     /// Number of shards of the group, the same on every replica
     #[arg(long, value_name = "NUMBER", conflicts_with = "lease", default_value_t = 16, help_heading = "Group")]
-    shards: usize,
+    shards: u32,
     /// Number of replicas that may own shards; the others wait as spares
     #[arg(long, value_name = "NUMBER", conflicts_with = "lease", default_value_t = 16, help_heading = "Group")]
-    max_members: usize,
+    max_members: u32,
     /// Time from SIGTERM to SIGKILL if the command is stopped
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10s", help_heading = "Ending")]
     stop_timeout: Duration,

@@ -63,7 +63,6 @@ impl LastFailure {
 
 /// The part of the supervisor that runs on the threads of the shards.
 struct ShardCommands {
-    name: String,
     means: ShardMeans,
     /// Receives the signal that ends this process, or the error.
     orders: Sender<Result<i32, String>>,
@@ -87,8 +86,7 @@ pub fn run(builder: LeaseGroupBuilder, place: &PlaceArgs, means: ShardMeans) -> 
     };
     let signals = means.signals.clone();
     let (stop, (done, left), (order, orders)) = (Stop::new(), bounded(1), unbounded());
-    let (name, listeners) = (group.status().name, Mutex::default());
-    let commands = Arc::new(ShardCommands { name, means, orders: order, listeners });
+    let commands = Arc::new(ShardCommands { means, orders: order, listeners: Mutex::default() });
     // If a process of a command cannot be killed, this process exits without the end of the thread. The shards then
     // move when the slot expires.
     thread::Builder::new().name("group".into()).spawn({
@@ -153,7 +151,7 @@ impl ShardCommands {
         let failure = failure.clone();
         let index = shard.index();
         let environment = vec![
-            ("LEASEHOLD_LEASE", format!("{}-shard-{index:03}", self.name)),
+            ("LEASEHOLD_LEASE", shard.key().to_owned()),
             ("LEASEHOLD_SHARD", index.to_string()),
             ("LEASEHOLD_IDENTITY", settings.identity.clone()),
         ];

@@ -22,7 +22,7 @@ use crate::util::config_error::ConfigError;
 /// a transaction. If the write changes no row, the error is [`NotApplied`](crate::store::StoreErrorKind::NotApplied).
 /// After any other error, the outcome is unknown.
 ///
-/// MySQL has no notifications, so a watch reads its records every 50 ms ([`MySqlConfig::with_poll_interval`]).
+/// MySQL has no notifications, so a watch reads its records every 50 ms, or at the interval of the URL parameter `poll-interval`.
 ///
 /// [STORES.md]: https://docs.rs/crate/leasehold/latest/source/docs/STORES.md
 /// [MYSQL.md]: https://docs.rs/crate/leasehold/latest/source/docs/stores/MYSQL.md

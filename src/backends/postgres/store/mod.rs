@@ -28,7 +28,7 @@ use crate::util::config_error::ConfigError;
 ///
 /// A trigger on the table sends a `NOTIFY` for each change, which wakes watches. Poolers in transaction mode do not
 /// deliver notifications. Each watch sends itself a test notification. If this notification does not arrive, the watch
-/// reads every [50 ms](PostgresConfig::with_poll_interval).
+/// reads every 50 ms, or at the interval of the URL parameter `poll_interval`.
 ///
 /// The store has its own client on blocking sockets, without an async runtime. A call returns within its timeout, and
 /// soon after a cancellation, even if the server hangs. A store keeps at most four idle connections, and one for each

@@ -338,7 +338,7 @@ fn failed(file: &DatabaseFile, error: rusqlite::Error) -> StoreError {
         }
         // The code is SQLite's general error. The table is either missing, or was created by another program with other
         // columns.
-        Some(Unknown) if no_table => (StoreErrorKind::NotFound, "create the table with SqliteStore::create_table"),
+        Some(Unknown) if no_table => (StoreErrorKind::NotFound, "open the file again, which creates the table"),
         Some(Unknown) => (StoreErrorKind::Rejected, "the table `leasehold` must be as in SqliteStore's documentation"),
         Some(_) => (StoreErrorKind::Unavailable, "SQLite cannot use the file now"),
         None => (StoreErrorKind::Malformed, "a row of the table `leasehold` was not written by this library"),
