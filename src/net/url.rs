@@ -8,7 +8,6 @@ use super::secret::Secret;
 /// The place is the host and the port, or the list of hosts. `Debug` does not show the password.
 #[derive(Clone, Debug)]
 pub(crate) struct UrlParts<'a> {
-    pub(crate) scheme: &'a str,
     pub(crate) user: Option<String>,
     pub(crate) password: Option<Secret>,
     pub(crate) place: &'a str,
@@ -50,7 +49,6 @@ impl<'a> UrlParts<'a> {
             Ok((text(name)?, text(value)?))
         });
         Ok(Self {
-            scheme,
             user,
             password: password.map(Secret::new),
             place,

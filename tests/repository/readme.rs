@@ -21,6 +21,15 @@ fn readme_shows_the_role_that_the_tests_use() {
     assert_eq!(printed, role);
 }
 
+/// `tests/run --all` builds the program as a dependent crate does.
+#[test]
+fn first_program_of_the_readme_is_an_example() {
+    let readme = include_str!("../../README.md");
+    let printed = readme.split("```rust,no_run\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a program");
+    assert_eq!(printed, include_str!("../../examples/programs/src/bin/quick_start.rs"));
+    assert!(printed.lines().count() <= 16);
+}
+
 #[test]
 fn tests_named_in_documents_exist() {
     let tests = tests();
