@@ -64,8 +64,7 @@ int leasehold_take(const leasehold_campaign_t *campaign, leasehold_guard_t **out
 /* Withdraws an undecided campaign, and frees the campaign. Accepts NULL. */
 void leasehold_withdraw(leasehold_campaign_t *campaign);
 
-/* Ends the term, and ends every waiting leasehold_acquire and every later campaign with LEASEHOLD_STOPPED. The lease is renewed until
- * leasehold_release, for at most a renew deadline. */
+/* Ends every waiting leasehold_acquire and every later campaign with LEASEHOLD_STOPPED. */
 void leasehold_stop(const leasehold_elector_t *elector);
 
 /* Frees an elector. Accepts NULL. A guard remains valid. */

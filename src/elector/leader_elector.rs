@@ -4,7 +4,6 @@ use std::io;
 use std::time::Duration;
 
 use crate::election::candidate::Candidate;
-use crate::election::drain::DrainLimit;
 use crate::election::settings::Settings;
 use crate::leadership::campaign::Campaign;
 use crate::leadership::campaign::slot::{CampaignSlot, Delivery};
@@ -251,12 +250,10 @@ impl LeaderElector {
         receiver.recv().unwrap_or(Err(Error::Stopped))
     }
 
-    /// Ends the term and all campaigns of this elector, as a [`Stop`](crate::Stop) does.
+    /// Ends the pending campaign and every later campaign with [`Error::Stopped`].
     ///
-    /// The pending campaign and every later campaign end with [`Error::Stopped`]. The term ends like after a request to
-    /// step down: the lease is renewed until the guard is dropped, for at most the
-    /// [`drain_timeout`](crate::LeaderElectorBuilder::drain_timeout), which here defaults to a renew deadline. Call this
-    /// method from another thread to shut the program down. Does nothing in a forked child.
+    /// Call this method from another thread to shut the program down. A guard is not affected. Does nothing in a forked
+    /// child.
     ///
     /// # Examples
     ///
@@ -269,9 +266,6 @@ impl LeaderElector {
     /// ```
     pub fn stop(&self) {
         self.shared.pending.stop(&self.shared.link);
-        if let Some(term) = self.shared.observations.term() {
-            self.shared.link.step_down(&term, DrainLimit::Bounded);
-        }
     }
 
     /// Returns the identity of the leader as last observed, or `None` without a leader.
@@ -314,7 +308,7 @@ impl Drop for LeaderElector {
         if self.shared.link.is_forked() {
             return;
         }
-        self.shared.pending.stop(&self.shared.link);
+        self.stop();
         self.shared.link.close();
     }
 }

@@ -99,8 +99,8 @@ fn health_turns_when_winding_down_takes_longer_than_a_lease() {
 }
 
 #[test]
-fn stop_ends_the_term_and_all_campaigns_from_any_thread() {
-    let (store, a, b, guard) = leader_and_standby();
+fn stop_ends_pending_and_later_campaigns_from_any_thread() {
+    let (_store, a, b, guard) = leader_and_standby();
     thread::scope(|scope| {
         let waiting = scope.spawn(|| b.block_until_leader());
         thread::sleep(A_WHILE);
@@ -111,10 +111,7 @@ fn stop_ends_the_term_and_all_campaigns_from_any_thread() {
     });
     assert!(matches!(b.block_until_leader(), Err(Error::Stopped)));
     a.stop();
-    assert_eq!(guard.check().map_err(|ended| ended.reason), Err(StopReason::SteppedDown));
-    assert_eq!(store.holder().as_deref(), Some("a"), "the work drains");
-    drop(guard);
-    assert_eq!(store.holder(), None);
+    assert!(guard.is_leader(), "a guard is not affected");
 }
 
 /// The store does not react to the cancellation of a request.
