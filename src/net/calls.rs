@@ -111,7 +111,8 @@ impl ActiveCall {
                 }
             }
         };
-        let usable = used.take().filter(|(_, connection)| is_new_enough(connection, versions));
+        let is_usable = |connection: &mut C| is_new_enough(connection, versions) && connection.is_quiet();
+        let usable = used.take().and_then(|(slot, mut it)| is_usable(&mut it).then_some((slot, it)));
         let (mut slot, mut connection) = usable.map_or_else(|| connect(Some(versions)), Ok)?;
         let is_answered = |answer: &Result<T, E>| answer.as_ref().err().is_none_or(|error| error.net_kind().is_none());
         let mut answer = run(&mut connection);
@@ -184,6 +185,9 @@ mod tests {
     /// The number is also the time to open the connection, in milliseconds.
     struct Numbered(usize, Versions);
 
+    /// The number of a connection that the server has closed.
+    const CLOSED: usize = 99;
+
     impl CallConnection for Numbered {
         fn opened_in(&self) -> Duration {
             Duration::from_millis(self.0 as u64)
@@ -194,7 +198,7 @@ mod tests {
         }
 
         fn is_quiet(&mut self) -> bool {
-            true
+            self.0 != CLOSED
         }
 
         fn use_for(&mut self, interrupter: &Interrupter) -> Result<(), Error> {
@@ -353,6 +357,17 @@ mod tests {
         is_read: bool,
         versions: Versions,
         is_undone: bool,
+        run: impl FnMut(usize) -> TestOutcome,
+    ) -> Vec<usize> {
+        exchange_after(None, is_read, versions, is_undone, run)
+    }
+
+    /// Runs one exchange like [`exchange`], after an exchange of the same call on the connection `before`.
+    fn exchange_after(
+        before: Option<usize>,
+        is_read: bool,
+        versions: Versions,
+        is_undone: bool,
         mut run: impl FnMut(usize) -> TestOutcome,
     ) -> Vec<usize> {
         let pool = Pool::new(9, MAX_IDLE);
@@ -361,7 +376,7 @@ mod tests {
         }
         let call = ActiveCall::begin(&CallContext::new(LONG, CancelToken::new()));
         let used = std::cell::RefCell::new(Vec::new());
-        let mut kept = None;
+        let mut kept = before.map(|number| opened(&pool, number));
         let answer: TestOutcome = call.exchange(
             Exchange { pool: &pool, place: &|| "a test".to_owned(), versions, connected_by: call.deadline, is_read },
             &mut kept,
@@ -401,6 +416,12 @@ mod tests {
         assert_eq!(exchange(false, [0, 0], false, |_| closed(false)), [0, 3], "once");
         assert_eq!(exchange(false, [0, 0], false, |_| closed(true)), [0]);
         assert_eq!(exchange(false, [0, 0], false, |_| Err(Net(NetErrorKind::Connect, false))), [0]);
+    }
+
+    #[test]
+    fn connection_closed_since_the_last_exchange_is_not_used() {
+        assert_eq!(exchange_after(Some(7), false, [0, 0], false, |_| Ok(())), [7]);
+        assert_eq!(exchange_after(Some(CLOSED), false, [0, 0], false, |_| Ok(())), [0]);
     }
 
     #[test]

@@ -4,6 +4,9 @@ use std::str::FromStr;
 #[cfg(feature = "_sql_server")]
 use std::time::Duration;
 
+#[cfg(feature = "_sql_server")]
+use super::MAX_WAIT;
+
 /// The decision about a parameter, whose value may change a `T`.
 pub(crate) enum Decision<T: 'static> {
     /// The client follows the parameter. The error states the rule that the value violates.
@@ -67,17 +70,37 @@ pub(crate) fn set<T: FromStr>(part: &mut Option<T>, value: String) -> Result<(),
     Ok(())
 }
 
-/// Sets the interval between a watch's reads, which is at least 1 ms. An empty value is an absent value.
+/// Sets the interval between a watch's reads, from 1 ms to a day. An empty value is an absent value.
 #[cfg(feature = "_sql_server")]
 pub(crate) fn set_interval(part: &mut Option<Duration>, value: &str) -> Result<(), String> {
-    let parse = |value| humantime::parse_duration(value).map_err(|_| "give a duration such as 50ms or 1s".to_owned());
-    *part = if value.is_empty() { None } else { Some(parse(value)?.max(Duration::from_millis(1))) };
+    let limits = Duration::from_millis(1)..=MAX_WAIT;
+    let interval = humantime::parse_duration(value).ok().filter(|interval| limits.contains(interval));
+    *part = match (value.is_empty(), interval) {
+        (true, _) => None,
+        (false, Some(interval)) => Some(interval),
+        (false, None) => return Err("give a duration from 1ms to 1day, such as 50ms".to_owned()),
+    };
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(feature = "_sql_server")]
+    #[test]
+    fn interval_is_a_duration_from_1_ms_to_a_day() {
+        let interval = |value: &str| {
+            let mut interval = Some(Duration::ZERO);
+            set_interval(&mut interval, value).map(|()| interval)
+        };
+        assert_eq!(interval("50ms"), Ok(Some(Duration::from_millis(50))));
+        assert_eq!(interval("1day"), Ok(Some(MAX_WAIT)));
+        assert_eq!(interval(""), Ok(None));
+        for value in ["0s", "999us", "25h", "1000000000y", "50", "-1s", "soon"] {
+            assert!(interval(value).is_err_and(|rule| rule.contains("from 1ms to 1day")), "{value}");
+        }
+    }
 
     #[test]
     fn error_names_the_parameter_and_not_its_value() {

@@ -7,13 +7,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::support::api::Method;
+use crate::support::api::{Api, Method};
 use leasehold::group::{GroupTransition, LeaseGroup, LeaseGroupBuilder, OwnershipEnd, Shard};
 use leasehold::kubernetes::LeaseStore;
 use leasehold::store::{MemoryStore, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope};
 use leasehold::{Error, Event, Fitness, LeaderElector, LeaderElectorBuilder, Observer, Stop};
 use leasehold_testing::{ApiServer, ApiServerBuilder, Fault, Resource, User, Verb};
 use parking_lot::Mutex;
+use serde_json::json;
 
 use crate::on_both_servers;
 use crate::support::cluster::{Cluster, NAMESPACE, client_of};
@@ -572,6 +573,24 @@ fn on_a_server(max_members: u32) -> (ApiServer, LeaseGroup) {
     let builder = builder.slot(|slot| slot.release_timeout(Duration::from_secs(2)));
     let group = builder.start_with_client(client_of(&server.kubeconfig("admin"))).expect("a group");
     (server, group)
+}
+
+#[test]
+fn metadata_of_the_slot_is_on_all_leases() {
+    let server = ApiServer::builder().user(User::admin()).start().expect("an in-memory server");
+    let kubeconfig = server.kubeconfig("admin");
+    let builder = quick("jobs", "a", 1).max_members(1).slot(|slot| slot.label("team", "red").annotation("a/b", "c"));
+    let group = builder.start_with_client(client_of(&kubeconfig)).expect("a group");
+    let shards = group.shards().expect("a member");
+    let _shard = shards.recv_timeout(SOON).expect("a shard");
+    for lease in ["jobs-member-00", "jobs-shard-000"] {
+        let path = format!("/apis/coordination.k8s.io/v1/namespaces/default/leases/{lease}");
+        let lease = Api::of(&kubeconfig).request(Method::GET, &path, None).expect("a lease");
+        let metadata = &lease["metadata"];
+        assert_eq!((&metadata["labels"]["team"], &metadata["annotations"]["a/b"]), (&json!("red"), &json!("c")));
+    }
+    let events = quick("jobs", "a", 1).slot(|slot| slot.events(true)).start_with_client(client_of(&kubeconfig));
+    assert!(matches!(events, Err(Error::Config(error)) if error.field() == "events"));
 }
 
 #[test]

@@ -320,10 +320,10 @@ impl EtcdClient {
         let is_new = !handle.has_answered();
         let answer = handle.agent.run(request).map_err(from_ureq);
         if let Some((login, token)) = self.login.as_ref().zip(token) {
-            match answer.as_ref().map_err(|error| error.kind) {
+            match answer.as_ref().map_err(|error| (error.kind, error.maybe_sent)) {
                 Ok(_) => login.answered(),
-                Err(NetErrorKind::ConnectionClosed) => login.unanswered(token, is_new),
-                Err(NetErrorKind::Io) if is_new && !handle.has_answered() => login.unanswered(token, is_new),
+                Err((NetErrorKind::ConnectionClosed, true)) => login.unanswered(token, is_new),
+                Err((NetErrorKind::Io, _)) if is_new && !handle.has_answered() => login.unanswered(token, is_new),
                 Err(_) => {}
             }
         }

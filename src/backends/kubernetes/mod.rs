@@ -1,7 +1,7 @@
 //! Records in objects of a Kubernetes API server, and the client of their stores.
 //!
 //! A [`ClientConfig`] names the cluster and the credentials: a service account, a client certificate, a token or a
-//! credential plugin. [`ClientConfig::infer`] finds both as kubectl and client-go do. A [`Client`] keeps the
+//! credential plugin. [`ClientConfig::infer`] finds both, in the order of controller-runtime. A [`Client`] keeps the
 //! connections to one cluster, and [`start_with_client`](crate::LeaderElectorBuilder::start_with_client) starts an
 //! elector on a client. The client sends the requests of electors and stores only. Use a client of your choice for
 //! other requests.
@@ -13,6 +13,7 @@
 //! # Proxies
 //!
 //! The proxy comes from `proxy-url` of the kubeconfig, or else from `HTTPS_PROXY` and `NO_PROXY`.
+//! [`ClientConfig::new`] and [`ClientConfig::in_cluster`] use no proxy; for a server behind a proxy, write a kubeconfig.
 //!
 //! | URL | proxy | default port |
 //! |---|---|--:|

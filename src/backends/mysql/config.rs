@@ -54,6 +54,7 @@ impl MySqlConfig {
     /// | `ssl-mode=PREFERRED` | means `REQUIRED` |
     /// | `ssl-mode=DISABLED` | uses no TLS |
     /// | `ssl-ca`, `ssl-cert`, `ssl-key` | PEM files of the authority, and of a client certificate and its key |
+    /// | `poll-interval=50ms` | the time between a watch's reads, from `1ms` to `1day`; defaults to `50ms` |
     /// | `user`, `password` | replace the user and the password of the URL |
     ///
     /// [MYSQL.md] lists other spellings, such as `sslMode` and `ssl_ca`, and parameters without effect.

@@ -59,6 +59,7 @@ impl PostgresConfig {
     /// | `sslmode` | `disable`, `require`, `verify-ca` or `verify-full`; `allow` and `prefer` mean `require`; ignored for a socket |
     /// | `sslrootcert`, `sslcert`, `sslkey` | PEM files; `sslrootcert=system` for the system's roots |
     /// | `channel_binding` | `require`, `prefer` (default) or `disable` |
+    /// | `poll_interval` | the time between a watch's reads without notifications, from `1ms` to `1day`; defaults to `50ms` |
     /// | `options` | `-c search_path=…`, and the `endpoint=…` of Neon |
     ///
     /// [POSTGRES.md] lists the other parameters: some have no effect, and some are refused.

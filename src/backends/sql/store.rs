@@ -39,7 +39,11 @@ pub(crate) trait SqlTable: Send + Sync + 'static {
     }
 
     /// Creates the table if it is missing.
-    fn create_table(&self, call: &CallContext) -> Result<(), StoreError>;
+    ///
+    /// The default implementation does nothing, for a database that creates its table when it opens.
+    fn create_table(&self, _call: &CallContext) -> Result<(), StoreError> {
+        Ok(())
+    }
 
     /// Returns the record of `key`.
     fn select(&self, key: &str, call: &CallContext) -> Result<Option<VersionedRecord>, StoreError>;

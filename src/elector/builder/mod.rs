@@ -50,8 +50,8 @@ mod object;
 /// - `start` finds the Kubernetes cluster, and `start_with_client` uses a client of the program (feature `kubernetes`).
 /// - [`start_on`](Self::start_on) uses any [`Store`].
 ///
-/// The methods for the Kubernetes object (`kubeconfig`, `context`, `resource_lock`, `label`, `annotation`,
-/// `owner_reference`, `events`) and [`namespace`](Self::namespace) apply to `start` and `start_with_client` only.
+/// The methods for the Kubernetes object (`resource_lock`, `label`, `annotation`, `owner_reference`,
+/// `events`) and [`namespace`](Self::namespace) apply to `start` and `start_with_client` only.
 ///
 /// # Examples
 ///
@@ -160,8 +160,8 @@ impl LeaderElectorBuilder {
     /// # Errors
     ///
     /// - Returns [`Error::Config`] if a setting breaks a rule.
-    /// - Returns [`Error::Config`] if a [`namespace`](Self::namespace), a cluster, a label, an annotation, an owner,
-    ///   events or a kind of object is set. Configure these settings on the store.
+    /// - Returns [`Error::Config`] if a [`namespace`](Self::namespace), a label, an annotation, an owner, events or a
+    ///   kind of object is set, because they apply to [`start_with_client`](Self::start_with_client) only.
     /// - Returns [`Error::Thread`] if the operating system cannot start a thread.
     pub fn start_on(self, store: impl Store) -> Result<LeaderElector, Error> {
         let settings = self.check_start_on()?;

@@ -47,7 +47,8 @@ setters! {
     /// Adds a label to the Lease or other object that holds the record.
     ///
     /// Every write of this candidate restores the label. Labels of other clients are kept.
-    /// [`start_on`](Self::start_on) refuses labels.
+    /// [`start_on`](Self::start_on) refuses labels. A store that the program wraps, such as in a
+    /// [`SharedWatch`](crate::store::SharedWatch), therefore writes no labels.
     ///
     /// Defaults to no labels.
     ///
@@ -198,9 +199,8 @@ impl LeaderElectorBuilder {
     /// Returns an error if the builder has a setting that belongs to the store.
     pub(super) fn check_no_object(&self) -> Result<(), ConfigError> {
         let ObjectChoice { lock, metadata, events } = &self.object;
-        let rule = "cannot be combined with start_on; use start_with_client";
+        let rule = "applies to start and start_with_client of LeaderElectorBuilder only";
         require(!events, "events", true, rule)?;
-        let rule = "cannot be combined with start_on; the store determines the kind of object";
         require(*lock == ResourceLock::default(), "resource_lock", format_args!("{lock:?}"), rule)?;
         let rule = "cannot be combined with start_on; use start_with_client for labels, annotations and owners";
         require(metadata.is_empty(), "label", "set", rule)

@@ -12,6 +12,9 @@ use crate::net::error::{self as net, Report};
 /// and path, or file and field) and a remedy. An error never contains a token, a key, a password or the output of a
 /// credential plugin.
 ///
+/// [`Client::new`](crate::kubernetes::Client::new) and [`ClientConfig`](crate::kubernetes::ClientConfig) return this
+/// error. The [`StoreError`](crate::store::StoreError) of a failed request has this error as its source.
+///
 /// # Examples
 ///
 /// ```

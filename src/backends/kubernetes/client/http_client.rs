@@ -30,8 +30,7 @@ use crate::util::debug_fields::debug_fields;
 
 /// A blocking client for one cluster.
 ///
-/// Clones are cheap and share connections and credentials. A client is thread-safe. Each call blocks its thread, at
-/// most for the timeout of the call.
+/// Clones are cheap and share connections and credentials. A client is thread-safe.
 ///
 /// # Examples
 ///
@@ -203,6 +202,7 @@ impl Client {
     /// - If the client rejects the server's certificate, or TLS fails before anything was sent, the client reads the
     ///   certificate files again. If a file has changed, the client repeats the request.
     /// - If the connection of a `GET` breaks, the client repeats the `GET` on a new connection.
+    /// - If the connection was closed before the request, the client repeats the request on a new connection.
     ///
     /// The client never repeats a write if any part of the write may have been sent.
     ///

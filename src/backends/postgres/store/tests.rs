@@ -556,7 +556,7 @@ fn silent_watch_polls() {
         record[3] = Some(&version);
         answer(&[row(&record)])
     });
-    let config = PostgresConfig::new(&format!("{}?poll_interval=0s", server.url)).unwrap();
+    let config = PostgresConfig::new(&format!("{}?poll_interval=1ms", server.url)).unwrap();
     let (store, cancel, mut changes) = (checked(config), CancelToken::new(), 0);
     let end = store.watch(WatchScope::Key("jobs"), None, &cancel, &mut |event| {
         changes += usize::from(matches!(event, WatchEvent::Changed { .. }));

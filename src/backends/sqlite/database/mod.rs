@@ -125,10 +125,6 @@ impl SqlTable for Database {
         self.file.path.display().to_string()
     }
 
-    fn create_table(&self, call: &CallContext) -> Result<(), StoreError> {
-        self.attempt(&self.requests, call, create_table)
-    }
-
     fn select(&self, key: &str, call: &CallContext) -> Result<Option<VersionedRecord>, StoreError> {
         let mut found = self.attempt(&self.requests, call, |connection| select(connection, WatchScope::Key(key)))?;
         Ok(found.remove(key))

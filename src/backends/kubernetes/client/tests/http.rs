@@ -16,8 +16,8 @@ use crate::net::dial::{Dialer, System};
 use crate::net::error::NetErrorKind;
 use crate::net::http::{HttpConnector, Opening, from_ureq, new_agent};
 use crate::net::interrupt::Interrupter;
-use crate::net::pool::PATIENCE;
-use crate::net::tests::{Scratch, Slow};
+use crate::net::pool::{CallConnection, PATIENCE};
+use crate::net::tests::{Scratch, Slow, wait_until};
 use crate::util::cancel::CancelToken;
 
 #[test]
@@ -207,6 +207,7 @@ fn agent_opens_no_second_connection_by_itself() {
     let answer = handle.agent.get(&url).call().unwrap();
     assert_eq!(handle.read_body(answer).unwrap(), b"{}");
     server.wait_for_close();
+    wait_until("the pool can see that the connection is closed", || !Arc::clone(&handle).is_quiet());
     let error = from_ureq(handle.agent.get(&url).call().unwrap_err());
     assert_eq!((error.kind, error.maybe_sent), (NetErrorKind::ConnectionClosed, false));
 }
