@@ -24,7 +24,6 @@ use crate::net::error::{self as net, Report};
 /// assert!(matches!(error.kind(), ErrorKind::Config));
 /// println!("{error}");
 /// ```
-#[derive(Debug)]
 pub struct ClientError(Box<Report<ErrorKind>>);
 
 /// The kind of a [`ClientError`], by which a caller can choose a reaction.
@@ -177,6 +176,13 @@ impl fmt::Display for ClientError {
             "" => Ok(()),
             hint => write!(f, "; {hint}"),
         }
+    }
+}
+
+// `fn main() -> Result` prints `Debug`.
+impl fmt::Debug for ClientError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
