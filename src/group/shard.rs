@@ -9,7 +9,7 @@ use crate::leadership::error::Error;
 use crate::leadership::term::{call_at_end, wait_while};
 use crate::util::clock;
 use crate::util::clock::Moment;
-use crate::util::debug_fields::debug_fields;
+use crate::util::debug_fields::{debug_as_display, debug_fields};
 use crate::util::latch::Latch;
 use crate::util::sync::channel::Receiver;
 use crate::util::sync::{Arc, AtomicBool, AtomicU64, Ordering};
@@ -52,12 +52,14 @@ pub struct Shard {
 ///     Ok(())
 /// }
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OwnershipEnded {
     /// The number of the shard.
     pub shard: u32,
 }
+
+debug_as_display!(OwnershipEnded);
 
 impl fmt::Display for OwnershipEnded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::store::StoreError;
 use crate::util::config_error::ConfigError;
+use crate::util::debug_fields::debug_as_display;
 use crate::util::sync::Arc;
 
 /// The error of electors, campaigns and releases.
@@ -99,11 +100,7 @@ impl fmt::Display for Error {
     }
 }
 
-impl fmt::Debug for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+debug_as_display!(Error);
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

@@ -9,6 +9,7 @@ use crate::election::drain::DrainLimit;
 use crate::election::stop_reason::StopReason;
 use crate::leadership::error::Error;
 use crate::util::clock;
+use crate::util::debug_fields::debug_as_display;
 use crate::util::latch::Latch;
 use crate::util::panics::{caught, log_line};
 use crate::util::sync::channel::{Receiver, RecvTimeoutError};
@@ -29,7 +30,7 @@ use crate::util::sync::{Arc, AtomicBool, AtomicU64, Instant, Mutex, thread};
 ///     Ok(())
 /// }
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TermEnded {
     /// The reason for the end.
@@ -159,6 +160,8 @@ pub(crate) fn call_at_end(
     };
     thread::Builder::new().name("leasehold-ended".into()).spawn(run).map(drop).map_err(Error::thread)
 }
+
+debug_as_display!(TermEnded);
 
 impl fmt::Display for TermEnded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::election::stop_reason::StopReason;
 use crate::observe::observations::{EndedGuard, Observations};
 use crate::util::clock;
-use crate::util::debug_fields::debug_fields;
+use crate::util::debug_fields::{debug_as_display, debug_fields};
 use crate::util::sync::Arc;
 
 /// A liveness check that reports when this process should be restarted.
@@ -64,7 +64,7 @@ pub struct HealthCheck {
 /// }
 /// # }
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unhealthy {
     /// A guard that still exists too long after the end of its term.
@@ -204,6 +204,8 @@ impl HealthCheck {
 }
 
 debug_fields!(impl Debug for HealthCheck { self => tolerance: self.tolerance, .. });
+
+debug_as_display!(Unhealthy);
 
 impl fmt::Display for Unhealthy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -5,6 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::util::debug_fields::debug_as_display;
+
 /// An error that a [`Store`](crate::store::Store) returns.
 ///
 /// # Examples
@@ -161,12 +163,7 @@ impl fmt::Display for StoreError {
     }
 }
 
-// `fn main() -> Result` prints `Debug`.
-impl fmt::Debug for StoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+debug_as_display!(StoreError);
 
 impl StdError for StoreError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {

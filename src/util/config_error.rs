@@ -3,6 +3,8 @@
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
+use crate::util::debug_fields::debug_as_display;
+
 /// A violated rule of the configuration: the field, its value, and the rule.
 ///
 /// # Examples
@@ -58,12 +60,7 @@ impl fmt::Display for ConfigError {
     }
 }
 
-// `fn main() -> Result` prints `Debug`.
-impl fmt::Debug for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+debug_as_display!(ConfigError);
 
 impl std::error::Error for ConfigError {}
 

@@ -1,4 +1,4 @@
-//! Implementations of `Debug` that show only some fields.
+//! Implementations of `Debug` that show only some fields, or the text of `Display`.
 
 /// Implements `Debug` for `$type`, with the given fields. A final `..` means that `$type` has more fields.
 macro_rules! debug_fields {
@@ -17,4 +17,15 @@ macro_rules! debug_fields {
     };
 }
 
-pub(crate) use debug_fields;
+/// Implements `Debug` for an error by its `Display`, because `fn main() -> Result` prints `Debug`.
+macro_rules! debug_as_display {
+    ($type:ident) => {
+        impl std::fmt::Debug for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                std::fmt::Display::fmt(self, f)
+            }
+        }
+    };
+}
+
+pub(crate) use {debug_as_display, debug_fields};

@@ -5,6 +5,7 @@ use std::{fmt, io};
 use super::status::ApiStatus;
 use crate::net::calls::CallError;
 use crate::net::error::{self as net, Report};
+use crate::util::debug_fields::debug_as_display;
 
 /// The reason why a request, or the setup of a client, failed.
 ///
@@ -179,12 +180,7 @@ impl fmt::Display for ClientError {
     }
 }
 
-// `fn main() -> Result` prints `Debug`.
-impl fmt::Debug for ClientError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+debug_as_display!(ClientError);
 
 impl std::error::Error for ClientError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
