@@ -24,6 +24,7 @@
 //! | Task | Start with |
 //! | --- | --- |
 //! | configure and start an elector | [`LeaderElectorBuilder`] |
+//! | work in every term until SIGTERM | [`LeaderElector::run_until`], [`Stop`] |
 //! | wait for leadership, or campaign in a `select!` | [`LeaderElector`], [`Campaign`] |
 //! | work as the leader | [`LeaderGuard`], [`Leadership`], [`Scope`], [`Worker`] |
 //! | notice work that hangs | [`ProgressHandle`], [`HealthCheck`] |

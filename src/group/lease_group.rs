@@ -106,8 +106,9 @@ impl LeaseGroup {
     ///
     /// This method makes the process a member, and runs one thread for each owned shard. `work` must return soon after
     /// [`Shard::is_recalled`] returns `true` or [`Shard::is_owned`] returns `false`. If `work` returns earlier or
-    /// fails, the process keeps the shard, and `work` runs again after a pause. An error is logged at level `error`.
-    /// The pause is 1 s, and doubles up to one minute. After a run of a minute, the pause is 1 s again.
+    /// fails, the process keeps the shard, and `work` runs again after a pause. The error is logged at level `error`.
+    /// The pause is 1 s, and doubles up to one minute. After a run of a minute, the pause is 1 s again. After a recall,
+    /// or after the end of the ownership, the result of `work` has no effect, so `work` may end with `shard.check()?`.
     ///
     /// After [`stop`](Stop::stop), all workers drain together for at most the [drain
     /// timeout](crate::group::LeaseGroupBuilder::drain_timeout). Then one write releases all shards. The method

@@ -165,6 +165,8 @@ impl Shard {
 
     /// Returns `true` once the worker must return.
     ///
+    /// May lag behind the end of the ownership, so a loop also checks [`is_owned`](Self::is_owned).
+    ///
     /// The shard must move to another member, the process leaves the group, or the ownership has ended. In the first
     /// two cases, the process owns the shard for at most the [drain
     /// timeout](crate::group::LeaseGroupBuilder::drain_timeout).

@@ -11,7 +11,10 @@ use crate::util::clock::Moment;
 
 impl Group {
     /// Handles the return of the last worker of the shard.
+    ///
+    /// The worker may have noticed the end of the ownership before this group, such as after a pause of the process.
     pub fn returned(&mut self, now: Moment, shard: usize) {
+        self.end_expired(now);
         let Some(work) = self.shards.get(shard).and_then(|row| row.work) else { return };
         self.end(now, shard, OwnershipEnd::Returned);
         self.shards[shard].work = None;

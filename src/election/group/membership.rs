@@ -111,6 +111,13 @@ impl Group {
         }
     }
 
+    /// Ends all ownership if the term has ended, or if the view is no longer current.
+    pub(super) fn end_expired(&mut self, now: Moment) {
+        let mut timer = Timer::new(now, now);
+        self.check_term(&mut timer);
+        self.end_outdated(now);
+    }
+
     /// Campaigns for a free slot, or gives up the slot.
     pub(super) fn join_or_leave(&mut self, timer: &mut Timer) {
         if self.member.is_some() {

@@ -115,7 +115,7 @@ impl Group {
     }
 
     /// Ends all ownership if the view is no longer current. A later report does not revive the ownership.
-    fn end_outdated(&mut self, now: Moment) {
+    pub(super) fn end_outdated(&mut self, now: Moment) {
         if self.member.is_some() && now >= self.valid_until() {
             self.end_all(now, OwnershipEnd::WatchLost);
         }

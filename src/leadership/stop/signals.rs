@@ -55,8 +55,9 @@ impl Stop {
     /// The request is that of [`on_signals`](Self::on_signals).
     ///
     /// If the process still runs `limit` after the first signal, this library logs an error and ends the process with
-    /// exit code 1. Destructors do not run, and a lease that is still held expires. Set `limit` to less than the time
-    /// after which the platform kills the process, which is 30 s in Kubernetes by default.
+    /// exit code 1. Destructors do not run, and a lease that is still held expires. Set `limit` to more than
+    /// the drain timeout, and to less than the time after which the platform kills the process, which is 30 s in
+    /// Kubernetes by default.
     ///
     /// # Errors
     ///

@@ -10,7 +10,8 @@ use crate::util::prometheus::escaped;
 impl Status {
     /// Writes the status of each elector as metrics in the text format of Prometheus.
     ///
-    /// The format allows only one description for each metric, so pass the status of all electors in one call. Each
+    /// Serve the text with the content type `text/plain; version=0.0.4`. The format allows only one description for
+    /// each metric, so pass the status of all electors in one call. Each
     /// metric has the labels `name`, `record` and `identity`. Two electors of a process must differ in a label.
     ///
     /// Two metrics have client-go's names. `leader_election_master_status` has client-go's meaning.

@@ -24,13 +24,26 @@ fn main() -> Result<(), Failure> {
     thread::scope(|scope| {
         let electors = &electors;
         scope.spawn(|| server.incoming_requests().for_each(|request| answer(electors, request)));
-        let campaigns = electors.iter().map(|elector| scope.spawn(|| elector.run_until(&stop, lead)));
+        let run = |elector: &LeaderElector| {
+            let _all = StopOnDrop(&stop);
+            elector.run_until(&stop, lead)
+        };
+        let campaigns = electors.iter().map(|elector| scope.spawn(move || run(elector)));
         let campaigns: Vec<_> = campaigns.collect();
         let ends = campaigns.into_iter().map(|it| it.join().unwrap_or_else(|panic| resume_unwind(panic)));
         let ends: Vec<_> = ends.collect();
         server.unblock();
         ends.into_iter().try_for_each(|end| Ok(end?))
     })
+}
+
+/// Ends all elections when the first one ends, even by a panic.
+struct StopOnDrop<'a>(&'a Stop);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
 }
 
 fn lead(guard: &LeaderGuard) -> Result<(), Failure> {
@@ -43,9 +56,9 @@ fn lead(guard: &LeaderGuard) -> Result<(), Failure> {
 /// Answers a request without waiting for the API server.
 fn answer(electors: &[LeaderElector], request: Request) {
     let statuses: Vec<_> = electors.iter().map(LeaderElector::status).collect();
-    let unhealthy = electors.iter().find_map(|elector| elector.health_check().check().err());
+    let unhealthy = electors.iter().zip(LEASES).find_map(|(it, name)| Some((name, it.health_check().check().err()?)));
     let (code, text) = match (request.url(), unhealthy) {
-        ("/healthz", Some(unhealthy)) => (500, unhealthy.to_string()),
+        ("/healthz", Some((name, unhealthy))) => (500, format!("{name}: {unhealthy}")),
         ("/healthz", None) => (200, "ok".to_owned()),
         ("/metrics", _) => {
             let mut text = String::new();

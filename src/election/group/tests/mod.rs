@@ -245,6 +245,22 @@ fn response_that_overtakes_a_listing_is_not_undone() {
 }
 
 #[test]
+fn ownership_that_expired_before_the_return_is_lost() {
+    let mut world = started(1, 1);
+    // The process was paused.
+    world.now = world.now + LEASE;
+    let now = world.now;
+    let group = &mut world.nodes[0].group;
+    group.returned(now, 0);
+    let effects: Vec<_> = std::iter::from_fn(|| group.effect()).collect();
+    let ends = effects.iter().filter_map(|effect| match effect {
+        GroupEffect::Ended(shard, reason) => Some((*shard, *reason)),
+        _ => None,
+    });
+    assert_eq!(ends.collect::<Vec<_>>(), [(0, OwnershipEnd::TermEnded)], "{effects:?}");
+}
+
+#[test]
 fn ownership_waits_for_a_read_after_an_old_listing() {
     let mut world = started(1, 1);
     let (key, wall) = (GroupKey::Shard(0), world.wall());
