@@ -265,13 +265,11 @@ impl GroupCore {
         else {
             return;
         };
-        let key = self.key(GroupKey::Shard(shard));
-        let ownership =
-            Ownership::new(number(shard), key, fencing_token, Arc::clone(deadline), Arc::clone(&self.valid_until));
+        let (number, key) = (number(shard), self.key(GroupKey::Shard(shard)));
+        let ownership = Ownership::new(number, key, fencing_token, Arc::clone(deadline), Arc::clone(&self.valid_until));
         let ownership = Arc::new(ownership);
         let core = Arc::clone(self);
         let on_return = move || core.change(|group, now| group.returned(now, shard));
-        let number = number(shard);
         let delivered = Shard::new(Arc::clone(&ownership), on_return);
         state.delivered.push((shards.clone(), delivered));
         state.ownerships[shard] = Some(ownership);

@@ -8,6 +8,8 @@ use super::secret::Secret;
 /// The place is the host and the port, or the list of hosts. `Debug` does not show the password.
 #[derive(Clone, Debug)]
 pub(crate) struct UrlParts<'a> {
+    #[cfg(feature = "etcd")]
+    pub(crate) scheme: &'a str,
     pub(crate) user: Option<String>,
     pub(crate) password: Option<Secret>,
     pub(crate) place: &'a str,
@@ -49,6 +51,8 @@ impl<'a> UrlParts<'a> {
             Ok((text(name)?, text(value)?))
         });
         Ok(Self {
+            #[cfg(feature = "etcd")]
+            scheme,
             user,
             password: password.map(Secret::new),
             place,

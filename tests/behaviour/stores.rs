@@ -202,13 +202,13 @@ fn an_update_keeps_what_others_have_put_there(cluster: &Cluster) {
     cluster.create(json!({ "holderIdentity": "a" }));
     let mut lease = cluster.lease().expect("a lease");
     lease["metadata"]["labels"] = json!({ "team": "blue" });
-    let path = format!("{}?fieldManager=somebody", cluster.path(true));
+    let path = format!("{}?fieldManager=editor", cluster.path(true));
     cluster.api("admin").request(Method::PUT, &path, Some(&lease)).expect("an update");
     // The in-memory server has no managed fields.
     let check_manager = || {
         let lease = cluster.lease().expect("a lease");
         let managers = lease["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
-        let has_manager = managers.iter().any(|entry| entry["manager"] == "somebody");
+        let has_manager = managers.iter().any(|entry| entry["manager"] == "editor");
         assert!(has_manager || cluster.in_memory_server().is_some(), "{managers:?}");
     };
     check_manager();

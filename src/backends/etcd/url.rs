@@ -43,10 +43,10 @@ impl EtcdConfig {
             let rule = format!("the URL {rule}; use etcd://user:password@host:2379/prefix, or etcds:// for TLS");
             ConfigError::new("url", "unusable", rule)
         };
-        let is_tls = url.trim().starts_with("etcds:");
         let mut url = UrlParts::parse(url, &["etcd", "etcds"]).map_err(refuse)?;
         // Environment variables and configuration files of clients have `_` in place of `-`.
         url.parameters.iter_mut().for_each(|(name, _)| *name = name.replace('_', "-"));
+        let is_tls = url.scheme == "etcds";
         let protocol = if is_tls { "https" } else { "http" };
         let endpoint = |member: &str| match has_port(member) {
             true => format!("{protocol}://{member}"),

@@ -130,7 +130,8 @@ fn refuse_shared_folder(path: &Path) -> Result<(), StoreError> {
         Some(name) if SHARED_FOLDERS.contains(&name) => {
             let message = format!(
                 "cannot use {path_text}: SQLite's locks do not work on {name}, which other hosts or virtual machines may \
-                 share; use a local file system, or open_store with the URL parameter shared-folder=true if all processes run on one kernel"
+                 share; use a local file system, or open_store with the URL parameter shared-folder=true if all processes \
+                 run on one kernel"
             );
             return Err(StoreError::new(StoreErrorKind::Rejected, message));
         }

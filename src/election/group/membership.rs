@@ -113,8 +113,9 @@ impl Group {
 
     /// Ends all ownership if the term has ended, or if the view is no longer current.
     pub(super) fn end_expired(&mut self, now: Moment) {
-        let mut timer = Timer::new(now, now);
-        self.check_term(&mut timer);
+        if self.member.as_ref().is_some_and(|member| member.deadline.remaining(now).is_zero()) {
+            self.end_all(now, OwnershipEnd::TermEnded);
+        }
         self.end_outdated(now);
     }
 

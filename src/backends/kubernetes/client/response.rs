@@ -18,7 +18,6 @@ const MAX_VALUES: usize = 11 * 1024 * 1024;
 
 /// A 2xx response.
 #[derive(Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub(crate) struct Response {
     /// The status code: 200, or 201 after a creation.
     pub status: u16,

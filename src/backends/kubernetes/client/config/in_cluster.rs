@@ -202,7 +202,7 @@ mod tests {
                 _ if in_pod => base(name),
                 _ => None,
             };
-            ClientConfig::infer_from(&env, account.path()).unwrap().default_namespace.to_owned()
+            ClientConfig::infer_from(&env, account.path()).unwrap().default_namespace
         };
         assert_eq!(namespace("", Some("of-the-pod"), true), "default", "without a token this is no pod");
         account.file("token", "sesame");
