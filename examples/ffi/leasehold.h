@@ -8,8 +8,7 @@
  * leasehold_last_error() returns the text of the latest error of the calling thread.
  *
  * A child of fork() without exec() has neither the threads nor the lease. In the child, leasehold_campaign, leasehold_acquire and
- * leasehold_release fail with LEASEHOLD_FORKED, and leasehold_stop and leasehold_free do not affect the parent. leasehold_is_leader
- * still uses the parent's deadline at the fork. A child must not call leasehold_is_leader, leasehold_take or leasehold_wait_lost.
+ * leasehold_release fail with LEASEHOLD_FORKED, and leasehold_free does not affect the parent. leasehold_is_leader still uses the parent's deadline at the fork. A child must not call leasehold_is_leader, leasehold_take or leasehold_wait_lost.
  */
 #ifndef LEASEHOLD_H
 #define LEASEHOLD_H
@@ -51,12 +50,13 @@ void leasehold_log_to_stderr(void);
  * ~/.kube/config. A duration of 0 is the default, 15 s. */
 int leasehold_start(const char *name, const char *kubeconfig, uint64_t lease_duration_ms, leasehold_elector_t **out);
 
-/* Waits for a term for at most `timeout_ms`. A negative value waits forever, and 0 tries once. */
+/* Waits for a term for at most `timeout_ms`. A negative value waits forever, and 0 tries once. A thread
+ * that must stop waiting at a signal uses leasehold_campaign instead. */
 int leasehold_acquire(const leasehold_elector_t *elector, int64_t timeout_ms, leasehold_guard_t **out);
 
 /* Campaigns, and calls `wake` once when the campaign is decided, on a thread of the library. An event loop then calls leasehold_take.
  * `wake` can run before this function returns, so `wake` should only notify the loop. `context` must stay valid on any thread until
- * `wake` has run. leasehold_withdraw, leasehold_stop and leasehold_free also decide a campaign. */
+ * `wake` has run. leasehold_withdraw and leasehold_free also decide a campaign. */
 int leasehold_campaign(const leasehold_elector_t *elector, void (*wake)(void *context), void *context,
                        leasehold_campaign_t **out);
 int leasehold_take(const leasehold_campaign_t *campaign, leasehold_guard_t **out);
@@ -64,10 +64,8 @@ int leasehold_take(const leasehold_campaign_t *campaign, leasehold_guard_t **out
 /* Withdraws an undecided campaign, and frees the campaign. Accepts NULL. */
 void leasehold_withdraw(leasehold_campaign_t *campaign);
 
-/* Ends every waiting leasehold_acquire and every later campaign with LEASEHOLD_STOPPED. */
-void leasehold_stop(const leasehold_elector_t *elector);
-
-/* Frees an elector. Accepts NULL. A guard remains valid. */
+/* Frees an elector, and ends its campaign with LEASEHOLD_STOPPED. Accepts NULL. A guard remains valid. No other call may use the
+ * elector during or after this call. */
 void leasehold_free(leasehold_elector_t *elector);
 
 /* Returns true while the term is valid. Once false, the result stays false. Call before each unit of work: one atomic load and one

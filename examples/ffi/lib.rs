@@ -144,11 +144,6 @@ pub extern "C" fn leasehold_withdraw(campaign: Option<Box<Campaign>>) {
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn leasehold_stop(elector: &LeaderElector) {
-    elector.stop();
-}
-
-#[unsafe(no_mangle)]
 pub extern "C" fn leasehold_free(elector: Option<Box<LeaderElector>>) {
     drop(elector);
 }

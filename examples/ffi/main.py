@@ -18,7 +18,7 @@ library.leasehold_is_leader.restype = ctypes.c_bool
 library.leasehold_token.restype = ctypes.c_uint64
 library.leasehold_take.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
 library.leasehold_acquire.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p]
-for name in ["is_leader", "token", "release", "withdraw", "stop", "free"]:
+for name in ["is_leader", "token", "release", "withdraw", "free"]:
     getattr(library, "leasehold_" + name).argtypes = [ctypes.c_void_p]
 
 
@@ -42,7 +42,6 @@ async def lead(elector):
         nothing = ctypes.byref(ctypes.c_void_p())
         refused = [library.leasehold_campaign(elector, wake, None, nothing), library.leasehold_release(guard)]
         refused.append(library.leasehold_acquire(elector, 0, nothing))
-        library.leasehold_stop(elector)
         library.leasehold_free(elector)
         os._exit(0 if refused == [FORKED] * 3 else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, "the child was not refused"

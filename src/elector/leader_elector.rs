@@ -136,7 +136,7 @@ impl LeaderElector {
     /// # Errors
     ///
     /// - Returns [`Error::Busy`] if the elector already has a campaign or a guard.
-    /// - Returns [`Error::Stopped`] after [`stop`](Self::stop).
+    /// - Returns [`Error::Stopped`] if the elector's thread has panicked.
     /// - Returns [`Error::Forked`] in a child of the process that started the elector.
     pub fn campaign(&self) -> Result<Campaign, Error> {
         Campaign::start(&self.shared.pending, &self.shared.link)
@@ -163,7 +163,7 @@ impl LeaderElector {
     /// - Returns [`Error::Store`] if waiting cannot help, for example because a permission or the namespace is missing.
     ///   The store must have refused for the whole renew deadline without one success.
     /// - Returns [`Error::Busy`] if the elector already has a campaign or a guard.
-    /// - Returns [`Error::Stopped`] if the elector is stopped before or during the call.
+    /// - Returns [`Error::Stopped`] if the elector's thread panics before or during the call.
     /// - Returns [`Error::Forked`] in a child of the process that started the elector.
     pub fn block_until_leader(&self) -> Result<LeaderGuard, Error> {
         let campaign = self.campaign()?;
@@ -242,30 +242,12 @@ impl LeaderElector {
     /// - Returns [`Error::Unfit`] if the candidate is unfit, if its fitness is still unknown, or if it recovered too
     ///   recently.
     /// - Returns [`Error::Busy`] if the elector already has a campaign or a guard.
-    /// - Returns [`Error::Stopped`] if the elector is stopped before or during the call.
+    /// - Returns [`Error::Stopped`] if the elector's thread panics before or during the call.
     /// - Returns [`Error::Forked`] in a child of the process that started the elector.
     pub fn try_acquire(&self) -> Result<Option<LeaderGuard>, Error> {
         let (sender, receiver) = channel::bounded(1);
         self.shared.pending.enter(Delivery::Round(sender), &self.shared.link)?;
         receiver.recv().unwrap_or(Err(Error::Stopped))
-    }
-
-    /// Ends the pending campaign and every later campaign with [`Error::Stopped`].
-    ///
-    /// Call this method from another thread to shut the program down. A guard is not affected. Does nothing in a forked
-    /// child.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # fn example(elector: std::sync::Arc<leasehold::LeaderElector>) {
-    /// let stopper = std::sync::Arc::clone(&elector);
-    /// std::thread::spawn(move || stopper.stop());
-    /// assert!(matches!(elector.block_until_leader(), Err(leasehold::Error::Stopped)));
-    /// # }
-    /// ```
-    pub fn stop(&self) {
-        self.shared.pending.stop(&self.shared.link);
     }
 
     /// Returns the identity of the leader as last observed, or `None` without a leader.
@@ -308,7 +290,7 @@ impl Drop for LeaderElector {
         if self.shared.link.is_forked() {
             return;
         }
-        self.stop();
+        self.shared.pending.stop(&self.shared.link);
         self.shared.link.close();
     }
 }

@@ -35,7 +35,7 @@ pub enum Error {
     Store(StoreError),
     /// A second campaign while the elector has a campaign or a guard that is not dropped.
     Busy,
-    /// An elector that was stopped or dropped, or whose thread panicked.
+    /// An elector that was dropped, or whose thread panicked.
     Stopped,
     /// A campaign that was withdrawn.
     Withdrawn,

@@ -69,7 +69,6 @@ impl CampaignSlot {
         let id = state.last_id;
         let once = matches!(delivery, Delivery::Round(_));
         state.waiting = Some(Waiting { id, delivery, decided: Vec::new() });
-        // Sent under the lock, so that the end of a campaign never precedes its start.
         link.send(Command::Input(Input::Campaign { id, once }));
         Ok(id)
     }

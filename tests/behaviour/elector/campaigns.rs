@@ -34,7 +34,6 @@ fn cloned_receiver_gets_the_withdrawal_once() {
     drop(campaign);
     assert!(clone.try_recv().is_err_and(|error| error == TryRecvError::Empty));
     drop(guard);
-    elector.stop();
 }
 
 #[test]

@@ -10,7 +10,7 @@ use leasehold_shuttle::{Error, channel, time};
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::thread;
 
-use crate::{check_that_nothing_stale_ended, elector, end, lead, one_in};
+use crate::{check_end, check_that_nothing_stale_ended, elector, end, lead, one_in};
 
 /// A campaign is withdrawn while its answer arrives.
 ///
@@ -53,15 +53,9 @@ fn a_withdrawn_campaign_leaves_nothing_behind() {
 fn on_decided_callback_finds_its_message() {
     explore("who is called when a campaign is decided finds its message", 6000, || {
         let store = FaultyStore::new(Faults::Fair);
-        let elector = Arc::new(elector(&store));
+        let elector = elector(&store);
         let campaign = elector.campaign().expect("nobody else asks");
-        let ending = Arc::clone(&elector);
-        let stops = one_in(2);
-        let other = thread::spawn(move || {
-            if stops {
-                ending.stop();
-            }
-        });
+        let other = thread::spawn(|| one_in(2).then_some(elector));
         let (found, finds) = channel::bounded(1);
         let receiver = campaign.receiver().clone();
         campaign.on_decided(move || drop(found.try_send(receiver.try_recv()))).expect("a thread");
@@ -71,9 +65,9 @@ fn on_decided_callback_finds_its_message() {
             store.attend(guard.leadership());
         }
         drop(answer);
-        other.join().expect("it ends");
         drop(campaign);
-        end(Arc::into_inner(elector).expect("nobody else has it"), &store);
+        drop(other.join().expect("it ends"));
+        check_end(&store);
     });
 }
 
@@ -101,50 +95,41 @@ fn a_campaign_that_times_out_takes_its_guard_or_gives_it_back() {
 }
 
 #[test]
-fn a_stop_meets_the_answer() {
-    explore("a stop meets the answer", 6000, || {
+fn a_drop_of_the_elector_meets_the_answer() {
+    explore("a drop of the elector meets the answer", 6000, || {
         let store = FaultyStore::new(Faults::Fair);
-        let elector = Arc::new(elector(&store));
-        let stopper = {
-            let elector = Arc::clone(&elector);
-            thread::spawn(move || elector.stop())
-        };
-        match elector.block_until_leader() {
+        let elector = elector(&store);
+        let campaign = elector.campaign().expect("nobody else asks");
+        let dropping = thread::spawn(move || drop(elector));
+        match campaign.receiver().recv().expect("it stays connected") {
             Ok(guard) => {
                 store.attend(guard.leadership());
-                stopper.join().unwrap();
+                dropping.join().unwrap();
                 check_that_nothing_stale_ended(&guard);
                 drop(guard);
             }
-            Err(Error::Stopped) => stopper.join().unwrap(),
+            Err(Error::Stopped) => dropping.join().unwrap(),
             Err(error) => panic!("{error}"),
         }
-        assert!(matches!(elector.campaign(), Err(Error::Stopped)));
-        end(Arc::into_inner(elector).expect("the stopper has ended"), &store);
+        drop(campaign);
+        check_end(&store);
     });
 }
 
-/// The elector must not handle the stop of a campaign before the campaign itself.
+/// The elector must not handle the end of a campaign before the campaign itself.
 #[test]
-fn a_stop_meets_the_beginning_of_a_campaign() {
-    explore("a stop meets the beginning of a campaign", 6000, || {
+fn a_campaign_of_a_dropped_elector_acquires_nothing() {
+    explore("a campaign of a dropped elector acquires nothing", 6000, || {
         time::eager_for(Duration::from_secs(1));
         let store = FaultyStore::new(Faults::Fair);
         store.give_to_another();
-        let elector = Arc::new(elector(&store));
-        let stopper = {
-            let elector = Arc::clone(&elector);
-            thread::spawn(move || elector.stop())
-        };
-        let campaign = elector.campaign();
-        stopper.join().unwrap();
+        let elector = elector(&store);
+        let campaign = elector.campaign().expect("nobody else asks");
+        drop(elector);
         // Meanwhile, the lease of the other candidate expires.
         time::sleep(Duration::from_secs(60));
-        if let Ok(campaign) = &campaign {
-            assert!(matches!(campaign.receiver().try_recv(), Ok(Err(Error::Stopped))));
-        }
+        assert!(matches!(campaign.receiver().try_recv(), Ok(Err(Error::Stopped))));
         drop(campaign);
-        drop(elector);
         wait_for_all_threads();
         assert_eq!(store.holder().as_deref(), Some("another"), "it was acquired, and nobody had asked for it");
     });

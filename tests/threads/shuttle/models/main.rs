@@ -75,6 +75,11 @@ fn check_that_nothing_stale_ended(guard: &LeaderGuard) {
 /// Ends a model without faults: all threads end, and the lease has no holder.
 fn end(elector: LeaderElector, store: &FaultyStore) {
     drop(elector);
+    check_end(store);
+}
+
+/// Checks that all threads end, and that the lease has no holder.
+fn check_end(store: &FaultyStore) {
     wait_for_all_threads();
     assert_eq!(store.holder(), None, "a term was left behind");
 }
