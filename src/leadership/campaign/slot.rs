@@ -129,10 +129,7 @@ impl CampaignSlot {
         let mut state = self.0.lock();
         state.stopped = true;
         let id = state.last_id;
-        if let Some(waiting) = state.end(id, link) {
-            link.send(Command::Input(Input::Withdraw(id)));
-            waiting.answer(Err(Error::Stopped));
-        }
+        state.end(id, link).map(|waiting| waiting.answer(Err(Error::Stopped)));
     }
 
     /// Returns `true` if campaign `id` has no answer yet.
