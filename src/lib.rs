@@ -162,6 +162,13 @@ pub mod etcd {
     pub use crate::backends::etcd::store::{EtcdOperation, EtcdStore};
 }
 
+/// Jobs that run with success once per period, on one of several processes.
+///
+/// [`LeaderElector::run_once_per`] runs such a job.
+pub mod job {
+    pub use crate::leadership::job::{NotDue, OncePer, RunOnce};
+}
+
 #[cfg(feature = "kubernetes")]
 pub use backends::kubernetes;
 

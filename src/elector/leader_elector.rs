@@ -4,6 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use crate::election::candidate::Candidate;
+use crate::election::candidate::job::JobPlan;
 use crate::election::settings::Settings;
 use crate::leadership::campaign::Campaign;
 use crate::leadership::campaign::slot::{CampaignSlot, Delivery};
@@ -66,6 +67,7 @@ pub struct LeaderElector {
     name: String,
     description: String,
     settings: Arc<Settings>,
+    keeps_notes: bool,
     shared: SharedParts,
 }
 
@@ -89,7 +91,7 @@ impl LeaderElector {
     ) -> io::Result<Self> {
         let (settings, (sender, commands)) = (Arc::new(settings), channel::unbounded());
         let candidate = Candidate::new(Arc::clone(&settings), random_seed());
-        let name = entry.key().to_owned();
+        let (name, keeps_notes) = (entry.key().to_owned(), entry.keeps_notes());
         let link = Arc::new(Link::new(sender, settings.release_timeout, fields.clone()));
         let shared = SharedParts {
             link: Arc::clone(&link),
@@ -103,7 +105,7 @@ impl LeaderElector {
         let probing = probe.as_ref().map(probing).transpose()?;
         fitness.iter().for_each(|fitness| fitness.tell(&link));
         let thread = ElectorThread::new(candidate, entry, commands, observers, probing, shared.clone(), &settings)?;
-        let elector = Self { name, description: fields.described, settings, shared };
+        let elector = Self { name, description: fields.described, settings, keeps_notes, shared };
         thread.spawn()?;
         Ok(elector)
     }
@@ -139,7 +141,15 @@ impl LeaderElector {
     /// - Returns [`Error::Stopped`] if the elector's thread has panicked.
     /// - Returns [`Error::Forked`] in a child of the process that started the elector.
     pub fn campaign(&self) -> Result<Campaign, Error> {
-        Campaign::start(&self.shared.pending, &self.shared.link)
+        self.start_campaign(None)
+    }
+
+    pub(super) fn start_campaign(&self, job: Option<JobPlan>) -> Result<Campaign, Error> {
+        Campaign::start(&self.shared.pending, job, &self.shared.link)
+    }
+
+    pub(super) fn keeps_notes(&self) -> bool {
+        self.keeps_notes
     }
 
     /// Blocks until this candidate leads, and returns the guard of the term.
@@ -246,7 +256,7 @@ impl LeaderElector {
     /// - Returns [`Error::Forked`] in a child of the process that started the elector.
     pub fn try_acquire(&self) -> Result<Option<LeaderGuard>, Error> {
         let (sender, receiver) = channel::bounded(1);
-        self.shared.pending.enter(Delivery::Round(sender), &self.shared.link)?;
+        self.shared.pending.enter(Delivery::Round(sender), None, &self.shared.link)?;
         receiver.recv().unwrap_or(Err(Error::Stopped))
     }
 

@@ -8,4 +8,5 @@ mod go_duration;
 pub(crate) mod leader_election_config;
 pub(crate) mod leader_elector;
 pub(crate) mod open_store;
+mod run_once_per;
 mod run_until;

@@ -66,13 +66,7 @@ impl LeaderElector {
                 recv(campaign.receiver()) -> won => won.unwrap_or(Err(Error::Stopped))?,
             };
             let (began, fields) = (Instant::now(), guard.log_fields());
-            let step_down_at_stop = |done: &Receiver<Infallible>| {
-                channel::select! {
-                    recv(done) -> _ => {}
-                    recv(stop.receiver()) -> _ => guard.step_down_as_requested(),
-                }
-            };
-            let outcome = run_work(&guard, || work(&guard), step_down_at_stop);
+            let outcome = run_until_done(&guard, stop, &mut work);
             drop(guard);
             let pause = match outcome {
                 // `guard.check()?` returns this error at the end of the term, which is not a failure of the work.
@@ -96,6 +90,25 @@ impl LeaderElector {
             }
         }
     }
+}
+
+/// Runs `work` on a thread, steps down at a stop, and returns the result of the work.
+///
+/// # Panics
+///
+/// Panics if the work panics.
+pub(super) fn run_until_done<T: Send>(
+    guard: &LeaderGuard,
+    stop: &Stop,
+    work: &mut (impl FnMut(&LeaderGuard) -> T + Send),
+) -> T {
+    let step_down_at_stop = |done: &Receiver<Infallible>| {
+        channel::select! {
+            recv(done) -> _ => {}
+            recv(stop.receiver()) -> _ => guard.step_down_as_requested(),
+        }
+    };
+    run_work(guard, || work(guard), step_down_at_stop)
 }
 
 /// Runs `work` on a thread, and returns its result.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::leadership::job::NotDue;
 use crate::store::StoreError;
 use crate::util::config_error::ConfigError;
 use crate::util::debug_fields::debug_as_display;
@@ -48,6 +49,10 @@ pub enum Error {
     /// [`block_until_leader_timeout`](crate::LeaderElector::block_until_leader_timeout) return this error. A campaign
     /// waits instead.
     Unfit,
+    /// A job of which no attempt may start in this period.
+    NotDue(NotDue),
+    /// A job whose result is not known to be in the record. The job may run again.
+    ResultNotRecorded,
     /// A release that the store did not confirm within the release timeout.
     ///
     /// The release may still succeed. If the release fails, another candidate takes over when the lease expires.
@@ -88,6 +93,10 @@ impl fmt::Display for Error {
                 "cannot acquire the lease: the candidate is unfit, or recovered too recently; set the Fitness flag, check the probe, \
                  or call block_until_leader, which waits",
             ),
+            Self::NotDue(reason) => reason.fmt(f),
+            Self::ResultNotRecorded => f.write_str(
+                "cannot record the result of the job: the term ended before the write was confirmed; the job may run again",
+            ),
             Self::ReleaseTimeout { waited } => write!(
                 f,
                 "release of the lease not confirmed within {}; standbys may have to wait until the lease expires",
@@ -109,9 +118,14 @@ impl std::error::Error for Error {
             Self::Cluster(error) | Self::Work(error) => error.source(),
             Self::Store(error) => error.source(),
             Self::Thread(error) | Self::Signals(error) => error.source(),
-            Self::Busy | Self::Stopped | Self::Withdrawn | Self::Forked | Self::Unfit | Self::ReleaseTimeout { .. } => {
-                None
-            }
+            Self::Busy
+            | Self::Stopped
+            | Self::Withdrawn
+            | Self::Forked
+            | Self::Unfit
+            | Self::NotDue(_)
+            | Self::ResultNotRecorded
+            | Self::ReleaseTimeout { .. } => None,
         }
     }
 }

@@ -65,6 +65,12 @@ pub(crate) enum Command {
     WatchLost,
     /// Dropped after all earlier commands were handled.
     Barrier(Sender<Infallible>),
+    /// The job of the term has ended.
+    JobEnded {
+        exit_code: i32,
+        /// Receives whether the record contains the result.
+        recorded: Sender<bool>,
+    },
     /// The answer to the request under way.
     Answered {
         id: u64,
@@ -72,6 +78,8 @@ pub(crate) enum Command {
         took: Duration,
         /// The new idle time after which the connection must be used again, if it has changed.
         idle_timeout: Option<Input>,
+        /// The time of the store at its answer in Unix microseconds, if the answer has the time.
+        store_time: Option<u64>,
         response: StoreResponse,
     },
     /// The request thread has panicked.
@@ -191,6 +199,15 @@ impl Link {
             self.wait_for_room();
             term.step_down(limit, || self.send(Command::Input(Input::StepDown(limit))));
         }
+    }
+
+    /// Records the result of the job, and returns `true` once the record contains the result.
+    ///
+    /// Blocks at most for the renew deadline.
+    pub(crate) fn record_result(&self, exit_code: i32) -> bool {
+        let (recorded, is_recorded) = channel::bounded(1);
+        self.send(Command::JobEnded { exit_code, recorded });
+        is_recorded.recv().unwrap_or(false)
     }
 
     /// Releases the lease of a dropped guard and waits for the release.

@@ -5,6 +5,7 @@ pub(crate) mod error;
 pub(crate) mod fitness;
 pub(crate) mod guard;
 pub(crate) mod handle;
+pub(crate) mod job;
 pub(crate) mod progress;
 pub(crate) mod release_all;
 pub(crate) mod stop;

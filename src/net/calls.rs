@@ -156,6 +156,10 @@ impl ActiveCall {
             self.context.set_idle_timeout(slot.far(connection).map(|far| far.used_after));
         }
         let kind = answer.as_ref().err().and_then(E::net_kind);
+        if kind.is_none() {
+            let store_time = used.as_ref().and_then(|(_, connection)| connection.server_time());
+            store_time.into_iter().for_each(|time| self.context.set_store_time(time));
+        }
         if is_interrupted || matches!(kind, Some(NetErrorKind::Timeout | NetErrorKind::Interrupted)) {
             let pools = pools.into_iter().filter(|_| self.has_exchanged.get());
             pools.for_each(|pool| pool.forget_idle_since(self.began));

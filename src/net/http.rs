@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 use ureq::Agent;
@@ -57,6 +57,8 @@ pub(crate) struct CurrentCall {
     opened_in: Duration,
     has_answered: Arc<AtomicBool>,
     stream: Weak<SocketStream>,
+    /// The `Date` of the last answer.
+    date: Option<SystemTime>,
 }
 
 /// Opens the connections of one agent.
@@ -138,6 +140,12 @@ impl AgentHandle {
         self.call.lock().has_answered.load(Ordering::Relaxed)
     }
 
+    /// Notes the `Date` of an answer, even of a refusal.
+    pub(crate) fn note_date(&self, answer: &http::Response<ureq::Body>) {
+        let date = answer.headers().get(header::DATE).and_then(|text| text.to_str().ok());
+        self.call.lock().date = date.and_then(parse_date);
+    }
+
     /// Reads the body of a response to the current call.
     pub(crate) fn read_body(&self, answer: http::Response<ureq::Body>) -> Result<Vec<u8>, Error> {
         let is_framed = is_framed(answer.headers());
@@ -166,10 +174,23 @@ impl CallConnection for Arc<AgentHandle> {
         self.call.lock().opened_in
     }
 
+    fn server_time(&self) -> Option<SystemTime> {
+        self.call.lock().date
+    }
+
     fn use_for(&mut self, interrupter: &Interrupter) -> Result<(), Error> {
         self.call.lock().interrupter = interrupter.clone();
         interrupter.register(self)
     }
+}
+
+/// Parses a `Date` header in the only form that senders may use (RFC 9110, section 5.6.7).
+fn parse_date(text: &str) -> Option<SystemTime> {
+    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let mut parts = text.split(' ').skip(1);
+    let (day, month, year, time) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+    let month = 1 + MONTHS.iter().position(|name| *name == month)?;
+    humantime::parse_rfc3339(&format!("{year}-{month:02}-{day}T{time}Z")).ok()
 }
 
 impl Shutdown for AgentHandle {
@@ -241,7 +262,8 @@ impl Connector<()> for HttpConnector {
         let buffer = details.config.input_buffer_size();
         let transport = HttpTransport::new(socket, buffer, Some(route), self.opening.clone());
         let has_answered = Arc::clone(&transport.has_answered);
-        *self.call.lock() = CurrentCall { interrupter, is_connected: true, opened_in, has_answered, stream };
+        *self.call.lock() =
+            CurrentCall { interrupter, is_connected: true, opened_in, has_answered, stream, date: None };
         Ok(Some(Box::new(transport)))
     }
 }
@@ -384,4 +406,25 @@ pub(crate) fn from_ureq(error: ureq::Error) -> Error {
         ),
     };
     error.sent(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn date_of_the_rfc_is_parsed() {
+        let at = |seconds| Some(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
+        assert_eq!(parse_date("Sun, 06 Nov 1994 08:49:37 GMT"), at(784_111_777));
+        assert_eq!(parse_date("Thu, 01 Jan 1970 00:00:00 GMT"), at(0));
+        for text in [
+            "",
+            "now",
+            "Sun, 06 November 1994 08:49:37 GMT",
+            "Sun, 6 Nov 1994 08:49:37 GMT",
+            "Sun Nov  6 08:49:37 1994",
+        ] {
+            assert_eq!(parse_date(text), None, "{text}");
+        }
+    }
 }

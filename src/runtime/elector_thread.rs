@@ -136,7 +136,7 @@ mod tests {
         let shared = elector.state.shared.clone();
         let transitions = shared.observations.subscribe();
         let (sender, receiver) = channel::bounded(1);
-        let id = shared.pending.enter(Delivery::Term(sender), &shared.link).unwrap();
+        let id = shared.pending.enter(Delivery::Term(sender), None, &shared.link).unwrap();
         let deadline = Arc::new(Deadline::new(clock::now() + Duration::from_secs(3_600)));
         elector.state.offer(id, Arc::clone(&deadline), 7);
         let guard = receiver.recv().unwrap().unwrap();
@@ -174,7 +174,7 @@ mod tests {
         while elector.turn() {}
         drop(elector);
         assert!(matches!(
-            shared.pending.enter(Delivery::Term(channel::bounded(1).0), &shared.link),
+            shared.pending.enter(Delivery::Term(channel::bounded(1).0), None, &shared.link),
             Err(Error::Stopped)
         ));
         let health = HealthCheck::new(Arc::clone(&shared.observations)).check();
@@ -186,7 +186,7 @@ mod tests {
         let mut elector = elector();
         let shared = elector.state.shared.clone();
         let (sender, _) = channel::bounded(1);
-        let id = shared.pending.enter(Delivery::Term(sender), &shared.link).unwrap();
+        let id = shared.pending.enter(Delivery::Term(sender), None, &shared.link).unwrap();
         let now = clock::now();
         let stalled = Arc::new(ProgressLimit::new(now, Duration::ZERO));
         let over = Deadline::new(now).limited_by(Some(stalled));
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(HealthCheck::new(Arc::clone(&shared.observations)).check(), Ok(()));
         let status = shared.observations.status("jobs", "jobs");
         assert_eq!(status.since_progress, None);
-        assert!(shared.pending.enter(Delivery::Term(channel::bounded(1).0), &shared.link).is_ok());
+        assert!(shared.pending.enter(Delivery::Term(channel::bounded(1).0), None, &shared.link).is_ok());
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::leadership::handle::{Command, Link, as_runtime};
 use crate::runtime::STACK_SIZE;
 use crate::store::CallContext;
 use crate::store::entry::Entry;
+use crate::store::record::unix_micros;
 use crate::util::cancel::CancelToken;
 use crate::util::clock;
 use crate::util::sync::channel::{self, Receiver, Sender};
@@ -65,6 +66,7 @@ impl Requests {
             operation: kind,
             took: clock::now().since(began),
             idle_timeout: call.idle_timeout().map(Input::IdleTimeout),
+            store_time: call.store_time().map(unix_micros),
             response: response.unwrap_or_else(StoreResponse::Failed),
         }
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use log::Level;
 
 use crate::election::candidate::Candidate;
+use crate::election::candidate::job::JobDue;
 use crate::election::candidate::messages::{Effect, Input};
 use crate::election::candidate::notice::{LogEvent, LogRecord, Notice};
 use crate::election::deadline::Deadline;
@@ -16,6 +17,7 @@ use crate::leadership::campaign::slot::CampaignSlot;
 use crate::leadership::error::Error;
 use crate::leadership::guard::LeaderGuard;
 use crate::leadership::handle::{Command, Link, ReleaseSender};
+use crate::leadership::job::NotDue;
 use crate::leadership::term::Term;
 use crate::observe::observations::Observations;
 use crate::observe::observer::{Event, RequestOutcome};
@@ -23,9 +25,11 @@ use crate::runtime::cancel_aside;
 use crate::runtime::lines::{Item, Lines};
 use crate::runtime::observing::Observing;
 use crate::runtime::watcher::Watcher;
+use crate::store::notes::JobNotes;
 use crate::store::{StoreError, StoreOperation};
 use crate::util::cancel::CancelToken;
 use crate::util::clock::{self, Moment, Now};
+use crate::util::config_error::ConfigError;
 use crate::util::sync::Arc;
 use crate::util::sync::channel::Sender;
 
@@ -45,6 +49,8 @@ pub(crate) struct ElectorState {
     probing: Option<Sender<Infallible>>,
     /// Notifies the caller that waits for the release of the last term.
     releasing: Option<ReleaseSender>,
+    /// Notifies the caller that records the result of its job.
+    recording: Option<Sender<bool>>,
     /// Notify the callers that wait until the closed elector holds no record.
     closing: Vec<ReleaseSender>,
     /// The request that the request thread is sending.
@@ -76,6 +82,7 @@ impl ElectorState {
             observers,
             probing,
             releasing: None,
+            recording: None,
             closing: Vec::new(),
             in_flight: None,
             lines,
@@ -139,10 +146,15 @@ impl ElectorState {
                 self.report(&Event::WatchLost, None);
                 self.handle(Input::WatchEnded);
             }
-            Command::Answered { id, operation, took, idle_timeout, response } => {
+            Command::JobEnded { exit_code, recorded } => {
+                self.recording = Some(recorded);
+                self.handle(Input::JobEnded { exit_code });
+            }
+            Command::Answered { id, operation, took, idle_timeout, store_time, response } => {
                 self.in_flight = None;
                 self.answered(operation, took, &response);
-                idle_timeout.into_iter().for_each(|idle_timeout| self.handle(idle_timeout));
+                let store_time = store_time.map(|unix_micros| Input::StoreTime { unix_micros });
+                idle_timeout.into_iter().chain(store_time).for_each(|fact| self.handle(fact));
                 self.handle(Input::Response(id, response));
             }
             Command::RequestThreadPanicked => {
@@ -186,6 +198,10 @@ impl ElectorState {
                 self.shared.pending.round_over(campaign, error.map(Error::Store), &self.shared.link);
             }
             Effect::NotFit { campaign } => self.fail(campaign, Error::Unfit),
+            Effect::JobNotDue { campaign, due, history } => self.fail(campaign, not_due(&due, history)),
+            Effect::JobRecorded(is_recorded) => {
+                self.recording.take().into_iter().for_each(|recorded| _ = recorded.try_send(is_recorded));
+            }
             Effect::Fitness { is_fit: true, pause } => self.report(&Event::Fit { pause }, None),
             Effect::Fitness { is_fit: false, .. } => self.report(&Event::Unfit, None),
             Effect::Renewed(latency) => self.report(&Event::Renewed { latency }, None),
@@ -285,6 +301,19 @@ impl ElectorState {
         self.shared.observations.disconnect();
         self.in_flight.take().into_iter().for_each(|in_flight| cancel_aside(in_flight.cancel));
         self.lines.log();
+    }
+}
+
+/// Returns the answer to a campaign for a job that is not due.
+fn not_due(due: &JobDue, history: Box<JobNotes>) -> Error {
+    match due {
+        JobDue::OtherPeriod { recorded, planned } => {
+            let [recorded, planned] = [recorded, planned].map(|period| humantime::format_duration(*period));
+            let rule = format!("must be {recorded}, the period in the record; a forced run changes that period");
+            Error::Config(ConfigError::new("once_per", planned, rule))
+        }
+        JobDue::Exhausted => Error::NotDue(NotDue::Exhausted(history)),
+        JobDue::Now | JobDue::Succeeded => Error::NotDue(NotDue::Succeeded(history)),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The timeout and the cancellation of a call to a store.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::util::cancel::CancelToken;
 use crate::util::sync::{Arc, Instant, OnceLock};
@@ -23,12 +23,13 @@ pub struct CallContext {
     began: Instant,
     cancel: CancelToken,
     idle_timeout: Arc<OnceLock<Option<Duration>>>,
+    store_time: Arc<OnceLock<SystemTime>>,
 }
 
 impl CallContext {
     /// Creates the context of a call whose timeout starts now.
     pub fn new(timeout: Duration, cancel: CancelToken) -> Self {
-        Self { timeout, began: Instant::now(), cancel, idle_timeout: Arc::default() }
+        Self { timeout, began: Instant::now(), cancel, idle_timeout: Arc::default(), store_time: Arc::default() }
     }
 
     /// Returns the time left before the timeout, or zero.
@@ -55,5 +56,30 @@ impl CallContext {
     #[cfg(feature = "_tls")]
     pub(crate) fn set_idle_timeout(&self, after: Option<Duration>) {
         let _ = self.idle_timeout.set(after);
+    }
+
+    /// Notes the time of the store's clock at its answer.
+    ///
+    /// A store that notes this time in each read can have periodic jobs, as
+    /// [`run_once_per`](crate::LeaderElector::run_once_per) describes. The first call for an answer counts.
+    pub fn set_store_time(&self, time: SystemTime) {
+        let _ = self.store_time.set(time);
+    }
+
+    /// Notes the time of a database server in Unix microseconds.
+    #[cfg(feature = "_sql_server")]
+    pub(crate) fn note_unix_micros(&self, micros: Option<u64>) {
+        let time = micros.and_then(|micros| SystemTime::UNIX_EPOCH.checked_add(Duration::from_micros(micros)));
+        time.into_iter().for_each(|time| self.set_store_time(time));
+    }
+
+    /// Returns the context of a store that cannot have periodic jobs.
+    #[cfg(feature = "kubernetes")]
+    pub(crate) fn without_store_time(&self) -> Self {
+        Self { store_time: Arc::default(), ..self.clone() }
+    }
+
+    pub(crate) fn store_time(&self) -> Option<SystemTime> {
+        self.store_time.get().copied()
     }
 }

@@ -1,6 +1,7 @@
 //! A store in the memory of one process.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::SystemTime;
 
 use crate::store::record::{LeaderElectionRecord, RecordWrite, StoreData, VersionedRecord};
 use crate::store::{CallContext, Cursor, Store, StoreError, StoreErrorKind, WatchEvent, WatchScope, check_watch};
@@ -149,7 +150,8 @@ impl MemoryState {
 }
 
 impl Store for MemoryStore {
-    fn get(&self, key: &str, _: &CallContext) -> Result<Option<VersionedRecord>, StoreError> {
+    fn get(&self, key: &str, call: &CallContext) -> Result<Option<VersionedRecord>, StoreError> {
+        call.set_store_time(SystemTime::now());
         Ok(self.state.lock().records.get(key).cloned())
     }
 

@@ -34,6 +34,11 @@ impl MicroTime {
         Self(text.into())
     }
 
+    /// Returns the microseconds since the start of 1970, or `None` if the text is not in the format of this type.
+    pub(crate) fn unix_micros(&self) -> Option<u64> {
+        humantime::parse_rfc3339(&self.0).ok().map(unix_micros)
+    }
+
     /// Returns the text of the time.
     pub fn as_str(&self) -> &str {
         &self.0

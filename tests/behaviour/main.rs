@@ -18,6 +18,7 @@ mod faults;
 mod fences;
 mod groups;
 mod guard_api;
+mod jobs;
 mod lease_store;
 mod many_electors;
 mod metrics;

@@ -258,6 +258,10 @@ fn alerts_and_dashboard_name_exported_metrics() {
     let mut exported = exported();
     // Only `MetricsObserver` exports this metric. Its users replace the labels in all rules alike.
     exported.insert("leasehold_shards_owned".to_owned(), exported["leader_election_master_status"].clone());
+    // `leasehold status --prometheus` exports the metrics of jobs.
+    let jobs = names_after(include_str!("../../crates/cli/src/job.rs"), "\"leasehold_job_");
+    let jobs = jobs.into_iter().map(|name| (format!("leasehold_job_{name}"), BTreeSet::from(["lease".to_owned()])));
+    exported.extend(jobs);
     for name in ["leader_election_master_status", "leasehold_renewal_duration_seconds_bucket"] {
         assert!(exported[name].contains("record"), "{exported:?}");
     }

@@ -10,6 +10,7 @@ mod clock;
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "`leasehold run` needs Linux"))]
 mod election;
 mod follow;
+mod job;
 mod leader;
 mod log;
 mod observe;

@@ -11,15 +11,18 @@ use super::leader::{ABSENT, LeaderArgs, LeaseInStore};
 use super::observe::lines::{status_json, status_plain};
 use super::say::{Failure, is_stdout_open, write_stdout};
 use crate::clock::Now;
+use crate::job;
 
 /// Show the holder of a lease once
 ///
 /// The command reads the record once, so it cannot show whether the holder is alive: the text has the time since the
 /// last renewal by the clock of the holder. The last line shows whether this user has the rights of a candidate.
 ///
-/// --json prints one object with the fields of `leasehold observe --json`.
+/// --json prints one object with the fields of `leasehold observe --json`. --prometheus prints the history of a job
+/// that runs once per period, for the textfile collector of node_exporter.
 ///
-/// Exit codes: 0 if the record has a holder; 1 if the record has no holder, or does not exist; 125 for errors.
+/// Exit codes: 0 if the record has a holder, or with --prometheus; 1 if the record has no holder, or does not exist;
+/// 125 for errors.
 #[derive(Debug, Args)]
 pub struct StatusArgs {
     #[command(flatten)]
@@ -27,6 +30,9 @@ pub struct StatusArgs {
     /// Print one object in JSON
     #[arg(long)]
     json: bool,
+    /// Print the history of the job as metrics
+    #[arg(long, conflicts_with = "json")]
+    prometheus: bool,
 }
 
 /// Shows the lease that the arguments name, and returns the exit code.
@@ -34,8 +40,14 @@ pub struct StatusArgs {
 /// # Errors
 ///
 /// Returns the exit code and the message on stderr.
-pub fn run(StatusArgs { leader, json }: &StatusArgs) -> Result<u8, Failure> {
+pub fn run(StatusArgs { leader, json, prometheus }: &StatusArgs) -> Result<u8, Failure> {
     let (store, _) = leader.follow.open()?;
+    if *prometheus {
+        let lease = LeaseInStore::new(store, leader.lease.key(), leader.timeout)?;
+        let job = lease.read()?.and_then(|found| found.notes.job).unwrap_or_default();
+        is_stdout_open(write_stdout(&job::prometheus(leader.lease.key(), &job)))?;
+        return Ok(0);
+    }
     show(&store, leader.lease.key(), leader.timeout, *json)
 }
 

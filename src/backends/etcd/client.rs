@@ -318,7 +318,7 @@ impl EtcdClient {
         token: Option<&Token>,
     ) -> Result<http::Response<ureq::Body>, Error> {
         let is_new = !handle.has_answered();
-        let answer = handle.agent.run(request).map_err(from_ureq);
+        let answer = handle.agent.run(request).map_err(from_ureq).inspect(|answer| handle.note_date(answer));
         if let Some((login, token)) = self.login.as_ref().zip(token) {
             match answer.as_ref().map_err(|error| (error.kind, error.maybe_sent)) {
                 Ok(_) => login.answered(),

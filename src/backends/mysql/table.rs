@@ -61,6 +61,9 @@ const BLOCKERS: [&str; 2] = [
      WHERE w.waiting_pid =",
 ];
 
+/// The server's time in Unix microseconds, without a time zone.
+const SERVER_TIME: &str = "TIMESTAMPDIFF(MICROSECOND, 19700101000000, UTC_TIMESTAMP(6))";
+
 /// The table `leasehold` in one database.
 pub(super) struct MySqlTable {
     client: MySqlClient,
@@ -82,7 +85,8 @@ impl MySqlTable {
         // The statement returns a row even without a record, because the row reports whether the server is read-only.
         let select = format!(
             "SELECT {READ_ONLY}, r.generation, r.name, r.writes, r.uid, r.holder_identity, r.lease_duration_seconds, \
-             r.acquire_time, r.renew_time, r.lease_transitions, r.notes FROM (SELECT 1) AS one LEFT JOIN {NAME} AS r ON {which}"
+             r.acquire_time, r.renew_time, r.lease_transitions, r.notes, {SERVER_TIME} \
+             FROM (SELECT 1) AS one LEFT JOIN {NAME} AS r ON {which}"
         );
         let not_ours = || Error::from(malformed("a row was not written by this library"));
         // One connection runs the check, the read and the flush. A proxy may lead another connection to another server, or
@@ -92,7 +96,12 @@ impl MySqlTable {
             if rows.is_empty() {
                 return Err(not_ours());
             }
-            let mut records = sql::read_rows(&rows, scope, not_ours, |row| check_writable(row).map(|()| &row[2..]))?;
+            let server_time = rows[0].columns().last().copied().flatten();
+            call.note_unix_micros(server_time.and_then(|text| text.parse().ok()));
+            let mut records = sql::read_rows(&rows, scope, not_ours, |row| {
+                check_writable(row)?;
+                row.get(2..row.len() - 1).ok_or_else(not_ours)
+            })?;
             // The row of the flush is not a record.
             records.remove("");
             self.prove(&records, connection, call, deadline)?;

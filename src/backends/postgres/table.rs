@@ -27,7 +27,8 @@ macro_rules! select {
     ($condition:literal) => {
         concat!(
             "SELECT one.recovers, l.generation, l.key, l.writes, l.uid, l.holder_identity, l.lease_duration_seconds, ",
-            "l.acquire_time, l.renew_time, l.lease_transitions, l.notes, one.is_set FROM (SELECT CASE WHEN pg_is_in_recovery() ",
+            "l.acquire_time, l.renew_time, l.lease_transitions, l.notes, ",
+            "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint, one.is_set FROM (SELECT CASE WHEN pg_is_in_recovery() ",
             "OR current_setting('transaction_read_only') = 'on' THEN true ",
             "WHEN current_setting('synchronous_standby_names') = '' THEN false ",
             "ELSE pg_logical_emit_message(true, 'leasehold', '') IS NULL END AS recovers, ",
@@ -170,13 +171,18 @@ pub(super) fn create() -> impl Iterator<Item = &'static str> {
     std::iter::once(ONE_AT_A_TIME).chain(table).chain([HAS_ITS_COLUMNS]).chain(parts)
 }
 
-/// Parses the selected records, and ignores the last column, which proves the settings.
+/// Parses the selected records, and ignores the last columns: the server's time, and the proof of the settings.
 pub(super) fn read(rows: &[SqlRow], scope: WatchScope<'_>) -> Result<Records, Error> {
     sql::read_rows(rows, scope, not_ours, |row| match row {
-        [Some("f"), columns @ .., _] => Ok(columns),
+        [Some("f"), columns @ .., _, _] => Ok(columns),
         [Some("t"), ..] => Err(read_only()),
         _ => Err(not_ours()),
     })
+}
+
+/// Returns the server's time in Unix microseconds from the first selected row.
+pub(super) fn server_time(rows: &[SqlRow]) -> Option<u64> {
+    rows.first()?.columns().iter().nth_back(1)?.and_then(|text| text.parse().ok())
 }
 
 /// Returns the number in the first column of the only row, or `None` without a row.
@@ -245,13 +251,15 @@ mod tests {
             None,
             Some("0"),
             None,
+            Some("1700000000000000"),
             None,
         ];
+        assert_eq!(server_time(&[row(&ours)]), Some(1_700_000_000_000_000));
         // 70,000 rows of 130 bytes fit in a response.
         assert!(row(&ours).columns() == ours && row(&ours).memory() - 8 < sql::MAX_ROWS / 70_000 - 130);
         let found = read(&[row(&ours)], ONE).unwrap();
         assert_eq!((found["k"].version, found["k"].record.lease_duration_seconds), ((1 << 31) + 2, Some(15)));
-        let nothing = |recovers| row(&[&[Some(recovers)], &[None; 11][..]].concat());
+        let nothing = |recovers| row(&[&[Some(recovers)], &[None; 12][..]].concat());
         assert!(read(&[nothing("f")], ONE).unwrap().is_empty());
         assert!(matches!(read(&[nothing("t")], ONE), Err(Error::Refused(refusal)) if refusal.sqlstate == "25006"));
         for (at, with) in [(0, None), (1, Some("x")), (1, Some("-1")), (2, None), (3, Some("")), (6, Some("x"))] {

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use crate::election::candidate::fitness::FitnessSource;
+use crate::election::candidate::job::{JobDue, JobPlan};
 use crate::election::candidate::notice::Notice;
 use crate::election::deadline::Deadline;
 use crate::election::drain::DrainLimit;
 use crate::election::stop_reason::StopReason;
 use crate::election::{Change, LeaderInfo, StoreResponse};
 use crate::store::StoreError;
+use crate::store::notes::JobNotes;
 use crate::util::clock::Moment;
 use crate::util::sync::Arc;
 
@@ -21,6 +23,23 @@ pub enum Input {
         id: u64,
         /// `true` if the campaign ends after one round: a read and at most one write.
         once: bool,
+    },
+    /// Start a campaign for one term, in which a job runs.
+    JobCampaign {
+        /// The number of the campaign, which no earlier campaign has.
+        id: u64,
+        /// The job.
+        plan: JobPlan,
+    },
+    /// The job of the term has ended.
+    JobEnded {
+        /// The exit code. Zero is a success.
+        exit_code: i32,
+    },
+    /// The time of the store at its newest answer.
+    StoreTime {
+        /// The microseconds since the start of 1970.
+        unix_micros: u64,
     },
     /// Withdraw this campaign.
     ///
@@ -96,6 +115,17 @@ pub enum Effect {
         /// The campaign.
         campaign: u64,
     },
+    /// A campaign for a job ended because the job is not due.
+    JobNotDue {
+        /// The campaign.
+        campaign: u64,
+        /// The reason.
+        due: JobDue,
+        /// The history of the job.
+        history: Box<JobNotes>,
+    },
+    /// `true` if the record contains the result of the job. `false` if this is not known, and stays so.
+    JobRecorded(bool),
     /// The fitness of the candidate has changed.
     Fitness {
         /// `true` if the candidate is fit.

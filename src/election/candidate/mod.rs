@@ -7,18 +7,20 @@ use log::Level;
 
 use crate::election::claim::Claim;
 use crate::election::claim::goal::{ObserverNeeds, Want};
+use crate::election::messages::ClaimEvent;
 use crate::election::settings::{Settings, whole_seconds};
 use crate::election::stop_reason::StopReason;
 use crate::election::timer::Timer;
 use crate::election::{Change, Operation, Step, StoreRequest, StoreResponse};
-use crate::store::notes::{RecordNotes, RequestAcceptance, TermNotes};
-use crate::store::{StoreErrorKind, StoreOperation};
+use crate::store::notes::{JobNotes, RecordNotes, RequestAcceptance, TermNotes};
+use crate::store::{StoreError, StoreErrorKind, StoreOperation};
 use crate::util::clock::{Moment, Now};
 use crate::util::sync::Arc;
 
 pub(crate) mod failure_log;
 pub(crate) mod failures;
 pub mod fitness;
+pub mod job;
 mod leader_view;
 pub mod messages;
 pub(crate) mod notice;
@@ -32,6 +34,7 @@ pub mod watch_plan;
 use failure_log::FailureLog;
 use failures::Failures;
 use fitness::FitnessPolicy;
+use job::{JobDue, JobPlan, StoreClock};
 use leader_view::LeaderView;
 use messages::{Effect, Input, LeaderFacts};
 use notice::Notice;
@@ -66,6 +69,7 @@ pub struct Candidate {
     claim: Claim,
     /// The campaign that waits for a term.
     campaign: Option<WaitingCampaign>,
+    store_clock: StoreClock,
     term: Option<HeldTerm>,
     /// The end of the release timeout, while a caller waits for the release.
     release_by: Option<Moment>,
@@ -79,11 +83,21 @@ pub struct Candidate {
 }
 
 /// A campaign that waits for a term.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct WaitingCampaign {
     id: u64,
     /// `true` if the campaign is for one round.
     is_round: bool,
+    /// The job for which the campaign acquires the lease.
+    job: Option<WaitingJob>,
+}
+
+/// The job of a campaign.
+#[derive(Debug)]
+struct WaitingJob {
+    plan: JobPlan,
+    /// The newest version of the record when the history allowed an attempt.
+    due_at_version: Option<u64>,
 }
 
 /// The end of a candidate that gets no more campaigns.
@@ -104,6 +118,13 @@ struct EventLogs {
     fitness: FailureLog,
 }
 
+impl WaitingCampaign {
+    /// Returns `true` unless the history of a job forbids an attempt, or is unknown.
+    fn is_due(&self) -> bool {
+        self.job.as_ref().is_none_or(|job| job.due_at_version.is_some())
+    }
+}
+
 impl Candidate {
     /// Creates a candidate without observations.
     ///
@@ -120,6 +141,7 @@ impl Candidate {
         Self {
             claim: Claim::new(Arc::clone(&settings), seed),
             campaign: None,
+            store_clock: StoreClock::default(),
             term: None,
             release_by: None,
             closing: Closing::No,
@@ -147,7 +169,13 @@ impl Candidate {
             Input::Campaign { id, once: true } if !self.fitness.may_acquire() => {
                 self.effects.push_back(Effect::NotFit { campaign: id });
             }
-            Input::Campaign { id, once } => self.campaign = Some(WaitingCampaign { id, is_round: once }),
+            Input::Campaign { id, once } => self.campaign = Some(WaitingCampaign { id, is_round: once, job: None }),
+            Input::JobCampaign { id, plan } => {
+                let job = Some(WaitingJob { plan, due_at_version: None });
+                self.campaign = Some(WaitingCampaign { id, is_round: false, job });
+            }
+            Input::JobEnded { exit_code } => self.job_ended(now, exit_code),
+            Input::StoreTime { unix_micros } => self.store_clock.answered(now, unix_micros),
             Input::Withdraw(id) => _ = self.campaign.take_if(|campaign| campaign.id == id),
             Input::NotTaken => self.guard_dropped(now, now),
             Input::StepDown(limit) => self.drain(now, StopReason::SteppedDown, limit),
@@ -185,6 +213,8 @@ impl Candidate {
         let request =
             request.map(|request| StoreRequest { notes: self.notes(now.local, &request.operation), ..request });
         self.settle(now.local);
+        let record_by = self.term.as_ref().and_then(|term| term.job.as_ref()?.record_by());
+        record_by.into_iter().for_each(|at| _ = timer.is_due(at));
         if let Some(at) = self.claim.leader_until().filter(|_| !self.leader.has_expired()) {
             timer.is_due(at);
         }
@@ -219,17 +249,21 @@ impl Candidate {
 
     /// Returns what this candidate wants from its record now.
     fn want(&self) -> Want {
-        match (&self.term, self.campaign) {
+        match (&self.term, &self.campaign) {
             (Some(term), _) if term.renews() => Want::Renew,
             (Some(_), _) => Want::Abstain,
-            (None, Some(WaitingCampaign { id, is_round })) if self.fitness.may_acquire() => {
-                Want::Acquire { campaign: id, once: is_round }
+            (None, Some(campaign)) if self.fitness.may_acquire() && campaign.is_due() => {
+                Want::Acquire { campaign: campaign.id, once: campaign.is_round }
             }
             (None, campaign) => Want::Observe(ObserverNeeds {
                 release_by: self.release_by,
                 is_closing: self.closing != Closing::No,
-                campaign: campaign.map(|campaign| campaign.id),
-                repeats_read: campaign.is_none() && self.failures.is_failing(StoreOperation::Get),
+                campaign: campaign.as_ref().map(|campaign| campaign.id),
+                must_read: match campaign {
+                    // Only the answer to a request has the time of the store.
+                    Some(campaign) => campaign.job.is_some() && !self.store_clock.is_known(),
+                    None => self.failures.is_failing(StoreOperation::Get),
+                },
             }),
         }
     }
@@ -246,8 +280,16 @@ impl Candidate {
 
     /// Evaluates the events of the claim, and pursues what the candidate wants then.
     fn settle(&mut self, now: Moment) {
+        let mut is_renewed = false;
         while let Some(event) = self.claim.event() {
+            is_renewed |= matches!(event, ClaimEvent::Renewed { .. });
             self.report_event(now, event);
+        }
+        self.decide_job(now);
+        self.report_job(now);
+        if is_renewed && self.term.as_ref().is_some_and(HeldTerm::has_unwritten_result) {
+            // The renewal was sent before the job ended.
+            self.claim.renew_at_once(now);
         }
         self.claim.pursue(now, self.want());
         // The caller of a release wakes after the report that the lease has no leader.
@@ -296,6 +338,70 @@ impl Candidate {
         matches!(self.closing, Closing::By(at) if timer.is_due(at))
     }
 
+    /// Decides whether the campaign for a job may acquire the lease, by the newest observed record.
+    ///
+    /// The base of an acquisition is that record, so each attempt is counted once.
+    fn decide_job(&mut self, now: Moment) {
+        let Some(WaitingCampaign { id, job: Some(job), .. }) = &mut self.campaign else { return };
+        let (observed, id) = (self.claim.observed(), *id);
+        if job.due_at_version == Some(observed.newest()) {
+            // A write may be in doubt, and the clock of the store may go back, for example to a full second.
+            return;
+        }
+        job.due_at_version = None;
+        let Some(time) = self.store_clock.at(now).filter(|_| !observed.is_unknown()) else { return };
+        let history = observed.record().and_then(|known| known.notes.job.as_deref());
+        let history = history.cloned().unwrap_or_default();
+        let is_free = self.claim.leader_until().is_none_or(|until| now >= until);
+        match job.plan.is_due(&history, time) {
+            JobDue::Now => job.due_at_version = Some(observed.newest()),
+            // The last attempt may still succeed.
+            JobDue::Exhausted if !is_free => {}
+            due => {
+                self.campaign = None;
+                self.effects.push_back(Effect::JobNotDue { campaign: id, due, history: Box::new(history) });
+            }
+        }
+    }
+
+    /// Reports whether the record contains the result of the job, and a history that another writer has removed.
+    fn report_job(&mut self, now: Moment) {
+        let own = self.claim.observed().record().filter(|_| self.claim.observed().is_ours());
+        let Some(term) = &mut self.term else { return };
+        let (renews, Some(attempt)) = (term.renews(), &mut term.job) else { return };
+        let history = own.and_then(|known| known.notes.job.as_deref());
+        if own.is_some() && renews && attempt.is_removed_from(history) {
+            let line = "another writer has removed the history of the job from the record, writing the history again";
+            self.effects.push_back(Effect::Log(Notice::new(Level::Warn, line)));
+        }
+        self.effects.extend(attempt.is_recorded(now, history, renews).map(Effect::JobRecorded));
+    }
+
+    /// Handles the end of the job, whose result the next write records.
+    fn job_ended(&mut self, now: Moment, exit_code: i32) {
+        let time = self.store_clock.at(now);
+        match (&mut self.term, time) {
+            // A job that ends after its term is no success, because another candidate may have led.
+            (Some(term), Some(time)) if exit_code != 0 || term.is_valid(now) => {
+                let Some(attempt) = &mut term.job else { return };
+                attempt.ended(time, exit_code, now + self.settings.renew_deadline);
+                self.claim.renew_at_once(now);
+            }
+            _ => self.effects.push_back(Effect::JobRecorded(false)),
+        }
+    }
+
+    /// Refuses the campaign for a job, because the store has answered without its time.
+    fn refuse_job_without_clock(&mut self, now: Moment) {
+        if let Some(campaign) = self.campaign.take_if(|campaign| campaign.job.is_some()) {
+            self.claim.pursue(now, self.want());
+            let text = "cannot run a job once per period: the store does not report its time, or keeps no history of jobs; use \
+                        another store";
+            let error = StoreError::new(StoreErrorKind::Unsupported, text);
+            self.effects.push_back(Effect::Refuse { campaign: campaign.id, error });
+        }
+    }
+
     fn on_response(&mut self, now: Moment, id: u64, response: StoreResponse) {
         // The late response to an abandoned request does not count, because the failure of the request was counted
         // before.
@@ -304,6 +410,9 @@ impl Candidate {
             let failed = self.failures.answered(now, request.operation, error);
             self.effects.extend(failed.notice.map(Effect::Log));
             self.effects.extend(failed.refused.map(Effect::WritesRefused));
+            if matches!(response, StoreResponse::Read(..)) && !self.store_clock.is_known() {
+                self.refuse_job_without_clock(now);
+            }
             if let Some(error) =
                 error.filter(|error| failed.is_permanent && error.kind() != StoreErrorKind::Interrupted)
                 && let Some(campaign) = self.campaign.take()
@@ -338,8 +447,20 @@ impl Candidate {
         };
         match &self.term {
             _ if record.holder().is_none() => base.released(),
-            Some(term) => base.renewed(self.term_notes(term.accepts_after())),
-            None => base.acquired(self.term_notes(self.requests.accepts_after(now))),
+            Some(term) => {
+                let notes = base.renewed(self.term_notes(term.accepts_after()));
+                let job = term.job.as_ref().map(|attempt| Box::new(attempt.notes().clone()));
+                RecordNotes { job: job.or(notes.job), ..notes }
+            }
+            None => {
+                let notes = base.acquired(self.term_notes(self.requests.accepts_after(now)));
+                let job = self.campaign.as_ref().and_then(|campaign| campaign.job.as_ref());
+                let job = job.zip(self.store_clock.at(now));
+                let started = job.map(|(job, now)| {
+                    Box::new(job.plan.start(base.job.as_deref().unwrap_or(&JobNotes::default()), now, self.identity()))
+                });
+                RecordNotes { job: started.or(notes.job), ..notes }
+            }
         }
     }
 

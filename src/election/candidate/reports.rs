@@ -6,6 +6,7 @@ use log::Level;
 
 use super::Candidate;
 use super::fitness::FitnessChange;
+use super::job::JobAttempt;
 use super::messages::Effect;
 use super::notice::{LogEvent, Notice};
 use super::step_down_requests::RequestDecision;
@@ -67,7 +68,10 @@ impl Candidate {
         self.report_leader(now);
         let Some(campaign) = self.campaign.take() else { return };
         let accepts_after = whole_seconds(self.requests.term_begins(sent_at));
-        let term = HeldTerm::begin(sent_at, accepts_after, &self.settings);
+        let history = self.claim.observed().record().and_then(|known| known.notes.job.as_deref());
+        let job = campaign.job.map(|_| JobAttempt::new(history.cloned().unwrap_or_default()));
+        let mut term = HeldTerm::begin(sent_at, accepts_after, &self.settings);
+        term.job = job;
         let deadline = Arc::clone(term.deadline());
         self.term = Some(term);
         self.failures.take_unrenewed();
@@ -132,7 +136,7 @@ impl Candidate {
             self.requests.another_leads();
             self.fitness.another_leads();
         }
-        let waits = self.fitness.may_acquire() && self.campaign.is_some_and(|campaign| !campaign.is_round);
+        let waits = self.fitness.may_acquire() && self.campaign.as_ref().is_some_and(|campaign| !campaign.is_round);
         let leader = if waits { self.leader.awaits(&self.settings.identity) } else { None };
         let notice = leader
             .map(|leader| Notice::of_standby(leader, leader_until.map_or(Duration::ZERO, |until| until.since(now))));

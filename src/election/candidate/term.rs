@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use super::job::JobAttempt;
 use crate::election::deadline::Deadline;
 use crate::election::progress::ProgressLimit;
 use crate::election::settings::Settings;
@@ -19,6 +20,8 @@ pub(super) struct HeldTerm {
     accepts_after_seconds: u32,
     deadline: Arc<Deadline>,
     phase: TermPhase,
+    /// The attempt of the job for which the term was acquired.
+    pub(super) job: Option<JobAttempt>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +54,7 @@ impl HeldTerm {
             accepts_after_seconds: accepts_after.as_secs().try_into().unwrap_or(u32::MAX),
             deadline: Arc::new(Deadline::new(sent_at + settings.renew_deadline).limited_by(progress)),
             phase: TermPhase::Valid,
+            job: None,
         }
     }
 
@@ -61,6 +65,11 @@ impl HeldTerm {
     /// Returns the time from the winning write to the first request that the term accepts.
     pub(super) fn accepts_after(&self) -> Duration {
         Duration::from_secs(self.accepts_after_seconds.into())
+    }
+
+    /// Returns `true` while the result of the job waits for a write.
+    pub(super) fn has_unwritten_result(&self) -> bool {
+        self.job.as_ref().is_some_and(|attempt| attempt.record_by().is_some())
     }
 
     /// Returns `true` while the candidate renews the lease.

@@ -34,8 +34,8 @@ pub struct ObserverNeeds {
     pub is_closing: bool,
     /// The campaign that waits until the candidate may acquire the lease.
     pub campaign: Option<u64>,
-    /// `true` if a failed read is repeated even if a watch is open.
-    pub repeats_read: bool,
+    /// `true` if the candidate needs the answer to a read even if a watch is open.
+    pub must_read: bool,
 }
 
 impl Want {

@@ -174,6 +174,13 @@ impl Claim {
         !self.must_release() && self.in_doubt.is_settled()
     }
 
+    /// Makes the next renewal due now, because the notes have changed.
+    pub(super) fn renew_at_once(&mut self, now: Moment) {
+        if let Goal::Renew(lease) = &mut self.goal {
+            lease.retry_at(now);
+        }
+    }
+
     /// Notes the idle time after which the connection must be used again to stay open.
     pub(super) fn set_idle_timeout(&mut self, now: Moment, after: Option<Duration>) {
         self.pace.set_idle_timeout(now, after);
@@ -280,7 +287,7 @@ impl Claim {
     fn read_when_due(&mut self, timer: &mut Timer) -> Option<StoreRequest> {
         let is_needed = match self.goal {
             // Watch events do not settle an in-doubt create, so a closed candidate must read.
-            Goal::Observe(needs) => needs.repeats_read || needs.is_closing && self.in_doubt.has_in_doubt_create(),
+            Goal::Observe(needs) => needs.must_read || needs.is_closing && self.in_doubt.has_in_doubt_create(),
             Goal::Acquire(_) | Goal::Renew(_) | Goal::Abstain => false,
         };
         let delivers_all = self.watch_delivers_all(|at| timer.is_due(at));

@@ -53,17 +53,17 @@ impl Observed {
     }
 
     /// Returns the newest known version.
-    pub(super) fn newest(&self) -> u64 {
+    pub(crate) fn newest(&self) -> u64 {
         self.newest
     }
 
     /// Returns the record, if the record is known to exist.
-    pub(super) fn record(&self) -> Option<&VersionedRecord> {
+    pub(crate) fn record(&self) -> Option<&VersionedRecord> {
         if let ObservedState::Present { record, .. } = &self.state { Some(record) } else { None }
     }
 
     /// Returns `true` if neither the record nor its absence was observed.
-    pub(super) fn is_unknown(&self) -> bool {
+    pub(crate) fn is_unknown(&self) -> bool {
         matches!(self.state, ObservedState::Unknown)
     }
 
@@ -78,7 +78,7 @@ impl Observed {
     }
 
     /// Returns `true` if this candidate wrote the record and holds the lease.
-    pub(super) fn is_ours(&self) -> bool {
+    pub(crate) fn is_ours(&self) -> bool {
         self.holder() == Some(Holder::Ourselves)
     }
 

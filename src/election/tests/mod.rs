@@ -4,6 +4,7 @@ mod figures;
 mod fitness;
 mod hold_back;
 mod in_doubt_writes;
+mod jobs;
 mod keep_alive;
 mod notes;
 mod numbered_rules;

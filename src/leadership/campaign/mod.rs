@@ -2,6 +2,7 @@
 
 use std::mem;
 
+use crate::election::candidate::job::JobPlan;
 use crate::leadership::error::Error;
 use crate::leadership::guard::LeaderGuard;
 use crate::leadership::handle::Link;
@@ -60,9 +61,9 @@ pub struct Campaign {
 
 impl Campaign {
     /// Starts a campaign, unless the elector already has a campaign or a guard.
-    pub(crate) fn start(slot: &Arc<CampaignSlot>, link: &Arc<Link>) -> Result<Self, Error> {
+    pub(crate) fn start(slot: &Arc<CampaignSlot>, job: Option<JobPlan>, link: &Arc<Link>) -> Result<Self, Error> {
         let (sender, receiver) = channel::bounded(1);
-        let id = slot.enter(Delivery::Term(sender.clone()), link)?;
+        let id = slot.enter(Delivery::Term(sender.clone()), job, link)?;
         Ok(Self { id, receiver, sender, slot: Arc::clone(slot), link: Arc::clone(link) })
     }
 

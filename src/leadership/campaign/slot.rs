@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 
+use crate::election::candidate::job::JobPlan;
 use crate::election::candidate::messages::Input;
 use crate::leadership::error::Error;
 use crate::leadership::guard::LeaderGuard;
@@ -52,7 +53,9 @@ pub(crate) enum Delivery {
 
 impl CampaignSlot {
     /// Starts a campaign, unless the elector already has a campaign or a guard.
-    pub(crate) fn enter(&self, delivery: Delivery, link: &Link) -> Result<u64, Error> {
+    ///
+    /// With a job, the campaign acquires the lease only for an attempt that is due.
+    pub(crate) fn enter(&self, delivery: Delivery, job: Option<JobPlan>, link: &Link) -> Result<u64, Error> {
         if link.is_forked() {
             return Err(Error::Forked);
         }
@@ -69,7 +72,8 @@ impl CampaignSlot {
         let id = state.last_id;
         let once = matches!(delivery, Delivery::Round(_));
         state.waiting = Some(Waiting { id, delivery, decided: Vec::new() });
-        link.send(Command::Input(Input::Campaign { id, once }));
+        let input = job.map_or(Input::Campaign { id, once }, |plan| Input::JobCampaign { id, plan });
+        link.send(Command::Input(input));
         Ok(id)
     }
 
@@ -173,9 +177,9 @@ mod tests {
         let (link, _commands) = link();
         let slot = CampaignSlot::default();
         let (sender, receiver) = channel::bounded(1);
-        let first = slot.enter(Delivery::Round(sender.clone()), &link).unwrap();
+        let first = slot.enter(Delivery::Round(sender.clone()), None, &link).unwrap();
         assert!(slot.withdraw(first, &link).is_some());
-        let second = slot.enter(Delivery::Round(sender), &link).unwrap();
+        let second = slot.enter(Delivery::Round(sender), None, &link).unwrap();
         slot.round_over(first, None, &link);
         slot.fail(first, Error::Busy, &link);
         assert!(slot.withdraw(first, &link).is_none());

@@ -123,6 +123,25 @@ impl LeaderGuard {
         self.link.release()
     }
 
+    /// Records the result of the job, and blocks until the record contains the result.
+    ///
+    /// A term of [`campaign_once_per`](crate::LeaderElector::campaign_once_per) has a job. The exit code zero is a success.
+    /// Blocks at most for the [renew deadline](crate::LeaderElectorBuilder::renew_deadline), and not after the term has
+    /// lost its lease.
+    ///
+    /// # Errors
+    ///
+    /// - Returns [`Error::ResultNotRecorded`] if the result is not known to be in the record, for example because the
+    ///   term has ended. The job may run again.
+    /// - Returns [`Error::Forked`] at once in a forked child.
+    pub fn record_result(&self, exit_code: i32) -> Result<(), Error> {
+        match () {
+            () if self.link.is_forked() => Err(Error::Forked),
+            () if self.link.record_result(exit_code) => Ok(()),
+            () => Err(Error::ResultNotRecorded),
+        }
+    }
+
     /// Starts the release, and returns the handle to the elector, which the caller frees after the release.
     pub(crate) fn start_release(mut self, ack: ReleaseSender) -> Result<Arc<Link>, Error> {
         self.close()?;

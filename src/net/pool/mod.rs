@@ -15,7 +15,7 @@
 //! - An idle connection stays open, so that each burst of requests finds the connections of the last burst.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::{Receiver, Sender, bounded, select};
 use parking_lot::Mutex;
@@ -88,6 +88,11 @@ pub(crate) trait CallConnection {
     /// Returns the time in which the connection opened, or zero if the time is unknown.
     fn opened_in(&self) -> Duration {
         Duration::ZERO
+    }
+
+    /// Returns the time of the server's clock at its last answer, if the connection knows the time.
+    fn server_time(&self) -> Option<SystemTime> {
+        None
     }
 
     /// Registers the connection, which an interrupt of `interrupter` shuts down.

@@ -482,7 +482,11 @@ impl Process {
                 Effect::IdentityConflict(_) if !self.scope.same_identity && self.scope.limits.deletions == 0 => {
                     return Err(format!("{name} does not know its own writes"));
                 }
-                Effect::Refuse { .. } | Effect::NotFit { .. } | Effect::RoundOver { .. } => {
+                Effect::Refuse { .. }
+                | Effect::NotFit { .. }
+                | Effect::RoundOver { .. }
+                | Effect::JobNotDue { .. }
+                | Effect::JobRecorded(_) => {
                     return Err(format!("{name} ends a campaign for no reason: {effect:?}"));
                 }
                 Effect::Renewed(_)

@@ -12,7 +12,7 @@ use leasehold::store::{StoreError, StoreErrorKind};
 
 use crate::clock::{MILLI, Nanos, SECOND};
 use crate::network::Fate;
-use crate::node::{Command, Term, Wants};
+use crate::node::{Command, Term};
 use crate::plan::{Kind, Suite, Violation};
 use crate::queue::{Sent, To, What};
 use crate::trace::{self, trace};
@@ -219,6 +219,8 @@ impl World {
             // Half of the connections are to a distant server.
             let idle_timeout = id.is_multiple_of(2).then_some(Duration::from_secs(5));
             node.candidate().handle(now, Input::IdleTimeout(idle_timeout));
+            let store_time = self.plan.store_time(self.truth);
+            store_time.into_iter().for_each(|time| node.candidate().handle(now, time));
         }
         node.candidate().handle(now, Input::Response(id, answer));
         self.listen(index, was_valid)?;
@@ -262,7 +264,8 @@ impl World {
             let now = node.clock.local(self.truth);
             let mut shown = None;
             let input = match command {
-                Command::Campaign(id, wants) => Input::Campaign { id, once: wants == Wants::Round },
+                Command::Campaign(id, wants) => node.campaigns_for(id, wants, self.plan.job_period),
+                Command::JobEnded(exit_code) => Input::JobEnded { exit_code },
                 Command::Withdraw(id) => Input::Withdraw(id),
                 Command::StepDown => Input::StepDown(DrainLimit::AsSet),
                 Command::Fitness(is_fit) => {
@@ -340,6 +343,7 @@ impl World {
                     let node = &mut self.nodes[index];
                     // The token is a version of the record that was acquired last.
                     node.record.acts_by(fencing_token);
+                    node.begins_job(campaign);
                     let waits = node.wants.take_if(|_| campaign == node.campaigns).is_some();
                     // The caller may stop waiting without withdrawing the campaign.
                     let wanted = waits && (self.truth >= self.plan.heal_at || self.random.u8(..16) > 0);
@@ -389,9 +393,13 @@ impl World {
                         term.lost = Some(reason);
                     }
                 }
-                Effect::RoundOver { campaign, .. } | Effect::Refuse { campaign, .. } | Effect::NotFit { campaign } => {
+                Effect::RoundOver { campaign, .. }
+                | Effect::Refuse { campaign, .. }
+                | Effect::NotFit { campaign }
+                | Effect::JobNotDue { campaign, .. } => {
                     node.wants.take_if(|_| campaign == node.campaigns);
                 }
+                Effect::JobRecorded(is_recorded) => self.job_recorded(index, is_recorded)?,
                 Effect::Released => node.release_by = None,
                 Effect::CancelAt(id, at) => {
                     let to = (index, node.incarnation);

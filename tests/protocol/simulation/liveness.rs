@@ -88,6 +88,8 @@ impl World {
             node.alive
                 && !node.is_aside
                 && node.wants == Some(Wants::Term)
+                // A job may not be due.
+                && !node.campaigns_for_a_job()
                 && node.record.hears_promptly(truth, version)
         };
         // A slow server needs longer for each step.

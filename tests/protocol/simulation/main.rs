@@ -16,6 +16,7 @@ mod count;
 mod driver;
 mod faults;
 mod groups;
+mod jobs;
 mod liveness;
 mod network;
 mod node;

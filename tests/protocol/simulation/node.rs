@@ -11,6 +11,7 @@ use leasehold::util::clock::Moment;
 use leasehold::{Settings, StopReason};
 
 use crate::clock::{Nanos, NodeClock};
+use crate::jobs::Job;
 use crate::network::Cut;
 use crate::pace::Connection;
 use crate::plan::Kind;
@@ -45,6 +46,7 @@ pub struct Node {
     /// The number of campaigns that the user has started.
     pub campaigns: u64,
     pub term: Option<Term>,
+    pub job: Job,
     /// `true` if the latest fitness report was fit.
     pub is_fit: bool,
     /// `true` if the work makes progress.
@@ -147,6 +149,7 @@ pub enum Command {
     Campaign(u64, Wants),
     Withdraw(u64),
     StepDown,
+    JobEnded(i32),
     Fitness(bool),
     GuardDropped { at: Moment },
     Close,

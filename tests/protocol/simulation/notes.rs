@@ -38,7 +38,7 @@ impl Plan {
             self.accepts = (0..self.nodes).map(|_| random.u8(..4) > 0).collect();
             self.advertises = (0..self.nodes).map(|_| random.u8(..4) > 0).collect();
         }
-        self
+        self.with_jobs(random)
     }
 
     /// Returns the address that a node advertises.
@@ -128,6 +128,9 @@ impl World {
             notes.term.address = self.plan.address(index, &node.identity);
             notes.term.accepts_requests = request.notes.term.accepts_requests;
         }
+        let history = notes.job.take();
+        node.may_note(history.as_deref(), &request.notes)?;
+        notes.job = request.notes.job.clone();
         if request.notes != notes {
             return Err(format!("{} writes {:?} instead of {notes:?}", node.identity, request.notes).into());
         }

@@ -173,6 +173,8 @@ pub struct Plan {
     pub advertises: Vec<bool>,
     /// The mean time between two edits of the notes.
     pub notes_every: Option<Nanos>,
+    /// The period of the jobs, if some campaigns are for jobs.
+    pub job_period: Option<Duration>,
     /// The outages of the stores.
     ///
     /// Each entry is the object, the time range, and `true` if requests hang instead of failing.

@@ -127,6 +127,11 @@ impl Store {
         self.annotate(|_| ());
     }
 
+    /// Returns the notes beside the record.
+    pub fn notes(&self) -> Option<&RecordNotes> {
+        self.object.as_ref().map(|object| &*object.notes)
+    }
+
     /// Edits the notes: the version changes, but the record does not.
     pub fn annotate(&mut self, edit: impl FnOnce(&mut RecordNotes)) {
         if let Some(VersionedRecord { record, mut notes, .. }) = self.object.clone() {

@@ -35,6 +35,9 @@ impl World {
         let valid = node.valid(truth);
         if let Some(term) = node.term.as_ref().filter(|term| term.guard_held) {
             if (calm && !valid) || (!calm && roll < if valid { 20 } else { 50 }) {
+                if valid && self.job_ends(index)? {
+                    return Ok(());
+                }
                 let again = self.random.bool();
                 return self.drop_guard(index, again);
             }
@@ -123,6 +126,7 @@ impl World {
             term.guard_held = false;
         }
         node.refresh();
+        node.ends_job();
         node.order(Command::GuardDropped { at: now });
         if again && node.closed_at.is_none() {
             let command = node.campaign(Wants::Term);

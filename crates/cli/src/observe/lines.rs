@@ -7,6 +7,7 @@ use leasehold::store::{JobNotes, LeaderElectionRecord, MicroTime, RecordNotes, R
 use serde::Serialize;
 
 use super::super::follow::leases::{EventKind, LeaseEvent};
+use crate::job;
 use crate::one_line::{OneLine, is_seen};
 
 #[derive(Serialize)]
@@ -140,7 +141,7 @@ pub fn status_plain(LeaseEvent { at, lease, .. }: &LeaseEvent, may_campaign: Opt
         Some(RequestAcceptance::Never) => "not accepted by the holder",
         Some(_) => "accepted by the holder",
     };
-    let success = lease.notes.job.as_ref().and_then(|job| job.last_success_end.as_ref());
+    let job = lease.notes.job.as_deref().map(job::plain).unwrap_or_default();
     let right = match may_campaign {
         Some(true) => "yes",
         Some(false) => "no, a right is missing",
@@ -156,10 +157,9 @@ pub fn status_plain(LeaseEvent { at, lease, .. }: &LeaseEvent, may_campaign: Opt
             .map(|version| format!("version: {version} (the fencing token of the term is at most this number)")),
         record.map(|_| format!("requests to step down: {requests}")),
         lease.notes.step_down.as_deref().map(|asked| format!("asked to step down: {}", OneLine(asked))),
-        success.map(|end| format!("last success: {}", OneLine(end.as_str()))),
-        Some(format!("this user may campaign: {right}")),
     ];
-    lines.into_iter().flatten().map(|line| line + "\n").collect()
+    let right = format!("this user may campaign: {right}");
+    lines.into_iter().flatten().chain(job).chain([right]).map(|line| line + "\n").collect()
 }
 
 pub fn plain(event: &LeaseEvent) -> String {

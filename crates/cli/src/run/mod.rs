@@ -24,7 +24,9 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args};
 use crossbeam_channel::{Sender, bounded};
+use leasehold::client_go::ResourceLock;
 use leasehold::group::LeaseGroup;
+use leasehold::job::OncePer;
 use leasehold::{Event, Fitness, LeaderElectorBuilder, Observer, Status};
 use rustix::process::{getpid, set_child_subreaper};
 
@@ -35,7 +37,7 @@ use http::{HttpAddresses, StatusServer};
 use probe::{Judge, Probe};
 use progress::ProgressSource;
 use shards::{LastFailure, ShardMeans};
-use supervisor::{OnLoss, Supervisor};
+use supervisor::{Job, OnLoss, Supervisor};
 use term::Means;
 use times::Times;
 
@@ -86,6 +88,23 @@ pub struct RunArgs {
     /// Campaign again after the command ends by itself; failures double the pause from 1s to 60s
     #[arg(long, help_heading = "Ending")]
     restart: bool,
+    /// Run the command once per PERIOD, on one of the hosts that run this line
+    ///
+    /// The period counts from the start of the run that succeeded. While another host runs the command, this host
+    /// waits, at most for --wait. If the command fails or its host dies, another host runs it.
+    ///
+    /// Exit codes: 0 if the command has succeeded in this period, here or elsewhere; the last exit code of the command,
+    /// or 125, if all attempts have failed; 125 if a success could not be recorded, so that the command may run again.
+    #[arg(long, value_name = "PERIOD", value_parser = positive_duration, help_heading = "Job",
+        conflicts_with_all = ["group", "restart", "on_loss"])]
+    once_per: Option<Duration>,
+    /// Largest number of attempts in a period, on all hosts together
+    #[arg(long, value_name = "NUMBER", requires = "once_per", default_value_t = 3, help_heading = "Job",
+        value_parser = clap::value_parser!(u32).range(1..))]
+    attempts: u32,
+    /// Run the command even if it has succeeded in this period, and set the period
+    #[arg(long, requires = "once_per", help_heading = "Job")]
+    force: bool,
     /// Time to wait for the lease; 0s tries once [default: forever]
     #[arg(long, value_name = "DURATION", value_parser = duration, help_heading = "Election")]
     wait: Option<Duration>,
@@ -158,6 +177,13 @@ pub fn run(arguments: RunArgs) -> Result<u8, Failure> {
     if election.accept_requests {
         builder = builder.drain_timeout(longest_drain);
     }
+    let job = arguments.once_per.map(|period| Job {
+        once_per: OncePer::new(period).max_attempts(arguments.attempts).force(arguments.force),
+        is_forced: arguments.force,
+    });
+    if job.is_some() && election.lock_type.is_some_and(|lock_type| lock_type != ResourceLock::Leases) {
+        return Err("--once-per needs --lock-type leases, because other objects do not keep the history".into());
+    }
     let times = Times::new(stop_timeout, loss_grace, kill_margin, &settings)?;
     let mut judge = None;
     if let Some(probe) = &arguments.probe {
@@ -211,7 +237,7 @@ pub fn run(arguments: RunArgs) -> Result<u8, Failure> {
     });
     let means = Means { guardian, signals, renewals, last_error, judge, times, command, retry_period, drain_timeout };
     let (wait, backoff) = (arguments.wait, Backoff::default());
-    let supervisor = Supervisor { guarded, restart, on_loss, progress, wait, elector, means, work, backoff };
+    let supervisor = Supervisor { guarded, restart, on_loss, progress, wait, job, elector, means, work, backoff };
     Ok(supervisor.run()?)
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, after, never, select, tick};
+use leasehold::job::{NotDue, OncePer};
 use leasehold::{LeaderElector, LeaderGuard, StopReason};
 use log::Level;
 use parking_lot::Mutex;
@@ -37,15 +38,27 @@ pub struct Supervisor {
     pub progress: Option<(ProgressSource, Duration)>,
     /// The time limit of a campaign, or `None` for no limit.
     pub wait: Option<Duration>,
+    /// The job that the command does, if it runs once per period.
+    pub job: Option<Job>,
     pub elector: Arc<LeaderElector>,
     pub means: Means,
     pub work: Arc<Mutex<CommandWork>>,
     pub backoff: Backoff,
 }
 
+/// A job that runs once per period.
+pub struct Job {
+    pub once_per: OncePer,
+    /// `true` if the attempt starts in spite of the history.
+    pub is_forced: bool,
+}
+
 impl Supervisor {
     /// Runs until the command has ended or a signal stops it. Returns the exit code.
     pub fn run(mut self) -> Result<u8, Error> {
+        // The wait of a job must include one answer of the store, because that answer decides whether the job is due.
+        let shortest = if self.job.is_some() { self.means.retry_period } else { Duration::ZERO };
+        self.wait = self.wait.map(|wait| wait.max(shortest));
         let mut wait = self.wait;
         loop {
             let guard = match self.campaign(wait)? {
@@ -62,7 +75,10 @@ impl Supervisor {
                 return Err(term::NOT_KILLED.into());
             }
             self.means.judge.iter_mut().for_each(Judge::tell);
-            let is_last = self.is_last(&outcome);
+            let is_last = match &self.job {
+                None => self.is_last(&outcome),
+                Some(job) => self.is_last_attempt(&guard, &outcome, job.is_forced),
+            };
             if is_last.is_some() {
                 // The guardian is not needed during the release, because no process of the command is left.
                 self.means.guardian.dismiss();
@@ -97,13 +113,16 @@ impl Supervisor {
             return self.try_once();
         }
         self.means.judge.iter_mut().for_each(Judge::tell);
-        let campaign = self.elector.campaign()?;
+        let campaign = match &self.job {
+            Some(job) => self.elector.campaign_once_per(&job.once_per)?,
+            None => self.elector.campaign()?,
+        };
         let given_up = wait.map_or_else(never, after);
         let ticks = tick(between_ticks(self.means.retry_period));
         loop {
             let guardian = self.means.guardian.reports.clone();
             let told = select! {
-                recv(campaign.receiver()) -> won => return Ok(Ok(won??)),
+                recv(campaign.receiver()) -> won => return guard_or_code(won?),
                 recv(self.means.verdicts()) -> verdict => {
                     if let Some(judge) = &mut self.means.judge {
                         judge.hear(verdict.ok());
@@ -113,7 +132,7 @@ impl Supervisor {
                 }
                 recv(given_up) -> _ => {
                     return match won_before_the_wait_ended(campaign.receiver()) {
-                        Some(won) => Ok(Ok(won?)),
+                        Some(won) => guard_or_code(won),
                         None => self.not_acquired().map(Err),
                     };
                 }
@@ -175,6 +194,12 @@ impl Supervisor {
         match holder {
             _ if !is_fit => log::warn!(target: COMMAND, "{what}: this replica is unfit to lead"),
             _ if status.last_contact.is_none() => return Err(format!("{what}: the store has not answered").into()),
+            Some(holder) if wait <= status.settings.lease_duration => {
+                let least = humantime::format_duration(status.settings.lease_duration);
+                let rule =
+                    format!("to take over from a crashed holder, --wait must exceed the lease duration ({least})");
+                log::warn!(target: COMMAND, "{what}: held by {holder}; {rule}");
+            }
             Some(holder) => log::warn!(target: COMMAND, "{what}: held by {holder}"),
             // A single attempt is not held back.
             None if !wait.is_zero() && !hold_back.is_zero() => {
@@ -237,6 +262,28 @@ impl Supervisor {
         }
     }
 
+    /// Records the result of an attempt. Returns the exit code, unless another campaign follows.
+    fn is_last_attempt(&self, guard: &LeaderGuard, outcome: &TermOutcome, is_forced: bool) -> Option<u8> {
+        let code = match outcome {
+            TermOutcome { why: Some(Why::NotStarted { code, .. }), .. } => Some(*code),
+            TermOutcome { why: None, told: None, end, .. } => end.map(|end| end.exit_code()),
+            // A command that was stopped is no success.
+            _ => None,
+        };
+        let recorded = code.map_or(Ok(()), |code| guard.record_result(code.into()));
+        match (code, recorded) {
+            (Some(0), Ok(())) => Some(0),
+            (Some(0), Err(error)) => {
+                log::error!(target: COMMAND, "{error}");
+                Some(command::FAILED)
+            }
+            (code, _) if is_forced => Some(self.is_last(outcome).or(code).unwrap_or(command::FAILED)),
+            // The next campaign decides whether another attempt may start.
+            (Some(_), _) if outcome.why.is_none() => None,
+            _ => self.is_last(outcome),
+        }
+    }
+
     /// Releases the lease.
     ///
     /// Before an exit, waits until the release is confirmed or the lease has expired.
@@ -265,6 +312,24 @@ impl Supervisor {
     fn pause(&self, pause: Duration) -> Option<u8> {
         log::info!(target: COMMAND, "campaigning again in {}", humantime::format_duration(pause));
         signals::ended_by(&self.means.signals, pause, || self.means.guardian.reap_adopted())
+    }
+}
+
+/// Returns the guard of a campaign, or the exit code if the job is not due.
+fn guard_or_code(won: Result<LeaderGuard, leasehold::Error>) -> Result<Result<LeaderGuard, u8>, Error> {
+    match won {
+        Err(leasehold::Error::NotDue(reason)) => Ok(Err(match &reason {
+            NotDue::Succeeded(_) => {
+                log::info!(target: COMMAND, "{reason}");
+                0
+            }
+            _ => {
+                log::error!(target: COMMAND, "{reason}");
+                let code = reason.history().last_attempt_exit_code.and_then(|code| u8::try_from(code).ok());
+                code.unwrap_or(command::FAILED)
+            }
+        })),
+        won => Ok(Ok(won?)),
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! ureq-proto parses requests. This module formats responses itself, because faults must be able to corrupt every byte.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use serde_json::Value;
 use ureq_proto::http::{HeaderMap, Request, StatusCode, Version, header};
 use ureq_proto::server::{RecvRequestResult, Reply};
@@ -198,5 +200,32 @@ fn warning_line(text: Option<&str>) -> String {
 
 fn status_line(code: u16) -> String {
     let reason = StatusCode::from_u16(code).ok().and_then(|status| status.canonical_reason()).unwrap_or("Unknown");
-    format!("HTTP/1.1 {code} {reason}\r\n")
+    format!("HTTP/1.1 {code} {reason}\r\nDate: {}\r\n", http_date(SystemTime::now()))
+}
+
+/// Returns the text of a time in a `Date` header (RFC 9110, section 5.6.7).
+fn http_date(time: SystemTime) -> String {
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let days = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() / 86_400);
+    let day = DAYS[usize::try_from(days % 7).unwrap_or_default()];
+    // The text is like 2026-01-02T03:04:05Z.
+    let text = humantime::format_rfc3339_seconds(time).to_string();
+    let month = text[5..7].parse().map_or("Jan", |month: usize| MONTHS[(month + 11) % 12]);
+    format!("{day}, {} {month} {} {} GMT", &text[8..10], &text[..4], &text[11..19])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn date_has_the_form_of_the_rfc() {
+        let at = |seconds| http_date(UNIX_EPOCH + Duration::from_secs(seconds));
+        assert_eq!(at(784_111_777), "Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(at(951_782_400), "Tue, 29 Feb 2000 00:00:00 GMT");
+        assert_eq!(at(0), "Thu, 01 Jan 1970 00:00:00 GMT");
+    }
 }

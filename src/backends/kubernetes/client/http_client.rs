@@ -374,7 +374,9 @@ impl ClientShared {
         };
         let answer = answer.map_err(|e| ClientError::from(from_ureq(e)));
         self.log.note(&attempt.place, began, &answer, credentials);
-        let answer = accept(answer?, credentials)?;
+        let answer = answer?;
+        handle.note_date(&answer);
+        let answer = accept(answer, credentials)?;
         Ok(Response { status: answer.status().as_u16(), body: handle.read_body(answer)? })
     }
 }

@@ -68,7 +68,8 @@ impl MultiLock {
 
 impl Store for MultiLock {
     fn get(&self, key: &str, call: &CallContext) -> Result<Option<VersionedRecord>, StoreError> {
-        self.run(key, CompositeCall::read(), call)
+        // The lock does not write the history of a job.
+        self.run(key, CompositeCall::read(), &call.without_store_time())
     }
 
     fn create(&self, key: &str, write: RecordWrite<'_>, call: &CallContext) -> Result<VersionedRecord, StoreError> {

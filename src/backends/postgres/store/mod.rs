@@ -251,7 +251,10 @@ impl SqlTable for PostgresTable {
 
     fn select(&self, key: &str, call: &CallContext) -> Result<Option<VersionedRecord>, StoreError> {
         let parameters = [Some(key.to_owned())];
-        let read = |rows: Rows| Ok(table::read(&rows, WatchScope::Key(key))?.remove(key));
+        let read = |rows: Rows| {
+            call.note_unix_micros(table::server_time(&rows));
+            Ok(table::read(&rows, WatchScope::Key(key))?.remove(key))
+        };
         self.run(("get", false), key, table::SELECT_ONE, &parameters, call, read)
     }
 

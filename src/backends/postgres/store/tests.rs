@@ -206,7 +206,7 @@ fn answer_to(said: &Said, rows: &[Vec<u8>]) -> Option<Vec<u8>> {
     Some([turn, answer(rows)?].concat())
 }
 
-const RECORD: [Option<&str>; 12] = [
+const RECORD: [Option<&str>; 13] = [
     Some("f"),
     Some("1"),
     Some("jobs"),
@@ -218,6 +218,7 @@ const RECORD: [Option<&str>; 12] = [
     None,
     Some("0"),
     None,
+    Some("1700000000000000"),
     PROVED,
 ];
 

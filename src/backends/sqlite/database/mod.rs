@@ -1,7 +1,7 @@
 //! Connections to one SQLite file, and the retries of statements while the file is locked.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use rusqlite::types::Type;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Row, params_from_iter};
@@ -127,6 +127,7 @@ impl SqlTable for Database {
 
     fn select(&self, key: &str, call: &CallContext) -> Result<Option<VersionedRecord>, StoreError> {
         let mut found = self.attempt(&self.requests, call, |connection| select(connection, WatchScope::Key(key)))?;
+        call.set_store_time(SystemTime::now());
         Ok(found.remove(key))
     }
 

@@ -3,7 +3,7 @@
 mod server;
 
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 
@@ -152,7 +152,9 @@ fn every_session_gets_its_settings() {
 fn rows_are_records_and_a_row_without_one_is_none() {
     let server = Server::well();
     let store = server.store();
-    let read = store.get("jobs", &call()).unwrap().unwrap();
+    let asked = call();
+    let read = store.get("jobs", &asked).unwrap().unwrap();
+    assert_eq!(asked.store_time(), Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000)));
     assert_eq!((read.version, read.record.uid.as_deref(), read.record.holder()), ((3 << 31) + 4, Some("u"), Some("a")));
     assert_eq!((read.record.lease_duration_seconds, read.record.lease_transitions), (Some(15), Some(7)));
     assert_eq!((read.record.acquire_time.unwrap().as_str(), read.record.renew_time), ("t", None));
@@ -162,8 +164,8 @@ fn rows_are_records_and_a_row_without_one_is_none() {
     let statements = server.statements();
     assert!(statements.iter().all(|(connection, _)| *connection == 0), "{statements:?}");
     let absent = but("SELECT @@", || {
-        let alone = [&[Some("0"); 2][..], &[None; 10]].concat();
-        Say::Packets(rows(12, vec![row(&alone)]))
+        let alone = [&[Some("0"); 2][..], &[None; 11]].concat();
+        Say::Packets(rows(13, vec![row(&alone)]))
     });
     assert!(absent.store().get("jobs", &call()).unwrap().is_none());
 }
@@ -517,8 +519,8 @@ fn foreign_response_is_malformed_and_closes_the_connection() {
         || Say::Packets(vec![vec![200]]),
         || Say::Packets(vec![vec![0xfe, 255, 255, 255, 255, 255, 255, 255, 255]]),
         || Say::Endless(vec![vec![2]], b"a column".to_vec()),
-        || Say::Packets(rows(13, vec![row(&RECORD)])),
-        || Say::Packets(rows(11, vec![row(&RECORD)])),
+        || Say::Packets(rows(14, vec![row(&RECORD)])),
+        || Say::Packets(rows(12, vec![row(&RECORD)])),
         || Say::Packets(vec![vec![0xfd, 1]]),
     ];
     for (number, say, is_read) in

@@ -282,7 +282,7 @@ pub(super) fn pairs(pairs: &[(&str, &str)]) -> Vec<Vec<u8>> {
     rows(2, pairs.iter().map(|(name, value)| row(&[Some(name), Some(value)])).collect())
 }
 
-pub(super) const RECORD: [Option<&str>; 12] = [
+pub(super) const RECORD: [Option<&str>; 13] = [
     Some("0"),
     Some("0"),
     Some("3"),
@@ -295,17 +295,18 @@ pub(super) const RECORD: [Option<&str>; 12] = [
     None,
     Some("7"),
     Some(r#"{"stepDown":"a"}"#),
+    Some("1700000000000000"),
 ];
 
 pub(super) fn found() -> Vec<Vec<u8>> {
-    rows(12, vec![row(&RECORD)])
+    rows(13, vec![row(&RECORD)])
 }
 
 /// Returns the rows of a read, with another value in one column.
 pub(super) fn found_with(column: usize, value: Option<&str>) -> Vec<Vec<u8>> {
-    let mut columns: [Option<&str>; 12] = RECORD;
+    let mut columns: [Option<&str>; 13] = RECORD;
     columns[column] = value;
-    rows(12, vec![row(&columns)])
+    rows(13, vec![row(&columns)])
 }
 
 /// The engines of the two tables.

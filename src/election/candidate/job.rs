@@ -1,0 +1,243 @@
+//! A periodic job: whether an attempt may start, and the history that its attempts write.
+//!
+//! This module implements the rule 'Jobs' of `docs/internals/PROTOCOL.md`. All times are those of the store's clock.
+
+use std::time::Duration;
+
+use crate::store::micro_time::MicroTime;
+use crate::store::notes::JobNotes;
+use crate::util::clock::Moment;
+
+/// A job that runs with success once per period.
+#[derive(Debug, Clone)]
+pub struct JobPlan {
+    /// The time between the starts of two successful runs, in whole seconds.
+    pub period: Duration,
+    /// The largest number of attempts in a period.
+    pub max_attempts: u32,
+    /// `true` if the next attempt starts in spite of the history.
+    pub is_forced: bool,
+}
+
+/// Whether the next attempt of a job may start.
+#[derive(Debug, PartialEq, Eq)]
+pub enum JobDue {
+    /// An attempt may start.
+    Now,
+    /// A run of this period has succeeded.
+    Succeeded,
+    /// All attempts of this period have started.
+    Exhausted,
+    /// The history has another period.
+    OtherPeriod {
+        /// The period of the history.
+        recorded: Duration,
+        /// The period of the plan.
+        planned: Duration,
+    },
+}
+
+/// The clock of the store, from its newest answer.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct StoreClock(Option<(u64, Moment)>);
+
+/// The attempt of a job in one term.
+#[derive(Debug)]
+pub(super) struct JobAttempt {
+    /// The history, which only this term writes.
+    notes: JobNotes,
+    /// The end of the time in which the record must contain the result. `None` without a result that waits.
+    record_by: Option<Moment>,
+    /// `true` once another writer has removed the history from the record.
+    is_removed: bool,
+}
+
+impl JobPlan {
+    /// Decides whether an attempt may start at `now`, in Unix microseconds.
+    pub(super) fn is_due(&self, job: &JobNotes, now: u64) -> JobDue {
+        match job.period {
+            _ if self.is_forced => JobDue::Now,
+            Some(recorded) if recorded != self.period => JobDue::OtherPeriod { recorded, planned: self.period },
+            _ if self.contains(job.last_success_start.as_ref(), now) => JobDue::Succeeded,
+            _ if self.attempts(job, now) >= self.max_attempts => JobDue::Exhausted,
+            _ => JobDue::Now,
+        }
+    }
+
+    /// Returns the history with an attempt of `host` that starts at `now`.
+    pub(super) fn start(&self, job: &JobNotes, now: u64, host: &str) -> JobNotes {
+        let attempts = if self.is_forced { 0 } else { self.attempts(job, now) };
+        let start = MicroTime::from_unix_micros(now);
+        JobNotes {
+            period: Some(self.period),
+            first_attempt_start: job.first_attempt_start.clone().filter(|_| attempts > 0).or(Some(start.clone())),
+            attempts: Some(attempts.saturating_add(1)),
+            last_attempt_host: Some(host.to_owned()),
+            last_attempt_start: Some(start),
+            last_attempt_exit_code: None,
+            ..job.clone()
+        }
+    }
+
+    /// Returns the number of attempts in the current period, which ends with a success.
+    fn attempts(&self, job: &JobNotes, now: u64) -> u32 {
+        let [first, success] = [&job.first_attempt_start, &job.last_success_start].map(|it| it.as_ref()?.unix_micros());
+        let is_current = success < first && self.contains(job.first_attempt_start.as_ref(), now);
+        if is_current { job.attempts.unwrap_or(1) } else { 0 }
+    }
+
+    /// Returns `true` if the period that started at `start` contains `now`.
+    ///
+    /// A start in the future counts as now.
+    fn contains(&self, start: Option<&MicroTime>, now: u64) -> bool {
+        let start = start.and_then(MicroTime::unix_micros);
+        start.is_some_and(|start| Duration::from_micros(now.saturating_sub(start)) < self.period)
+    }
+}
+
+impl StoreClock {
+    /// Notes the time of an answer that was received at `now`.
+    pub(super) fn answered(&mut self, now: Moment, unix_micros: u64) {
+        self.0 = Some((unix_micros, now));
+    }
+
+    /// Returns `true` after an answer with a time.
+    pub(super) fn is_known(self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Returns the time of the store in Unix microseconds, or `None` before the first answer with a time.
+    pub(super) fn at(self, now: Moment) -> Option<u64> {
+        let (micros, answered_at) = self.0?;
+        Some(micros.saturating_add(u64::try_from(now.since(answered_at).as_micros()).unwrap_or(u64::MAX)))
+    }
+}
+
+impl JobAttempt {
+    /// Begins the attempt that the acquisition has written.
+    pub(super) fn new(notes: JobNotes) -> Self {
+        Self { notes, record_by: None, is_removed: false }
+    }
+
+    pub(super) fn notes(&self) -> &JobNotes {
+        &self.notes
+    }
+
+    /// Notes the exit code of the attempt, which has ended at `now`. The code zero is a success.
+    ///
+    /// The record must contain the result until `record_by`.
+    pub(super) fn ended(&mut self, now: u64, exit_code: i32, record_by: Moment) {
+        self.notes.last_attempt_exit_code = Some(exit_code);
+        if exit_code == 0 {
+            self.notes.last_success_host = self.notes.last_attempt_host.clone();
+            self.notes.last_success_start = self.notes.last_attempt_start.clone();
+            self.notes.last_success_end = Some(MicroTime::from_unix_micros(now));
+        }
+        self.record_by = Some(record_by);
+    }
+
+    /// Returns the end of the time in which the record must contain the result, while a result waits.
+    pub(super) fn record_by(&self) -> Option<Moment> {
+        self.record_by
+    }
+
+    /// Compares the result with the record. Returns whether the record contains the result, once this is final.
+    ///
+    /// The answer is final when the record contains the result, and when the lease is no longer renewed.
+    pub(super) fn is_recorded(&mut self, now: Moment, record: Option<&JobNotes>, renews: bool) -> Option<bool> {
+        let record_by = self.record_by?;
+        let result = |job: &JobNotes| (job.last_attempt_start.clone(), job.last_attempt_exit_code);
+        let is_recorded = record.map(result) == Some(result(&self.notes));
+        let is_final = is_recorded || !renews || now >= record_by;
+        is_final.then(|| {
+            self.record_by = None;
+            is_recorded
+        })
+    }
+
+    /// Returns `true` once if the own record no longer has the history of this attempt.
+    pub(super) fn is_removed_from(&mut self, record: Option<&JobNotes>) -> bool {
+        let is_there = record.is_some_and(|job| job.last_attempt_start == self.notes.last_attempt_start);
+        !is_there && !std::mem::replace(&mut self.is_removed, true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: u64 = 3_600_000_000;
+    const PERIOD: Duration = Duration::from_secs(20 * 3_600);
+
+    fn plan(is_forced: bool) -> JobPlan {
+        JobPlan { period: PERIOD, max_attempts: 2, is_forced }
+    }
+
+    /// Returns the history of a first attempt and a success, whose starts are in hours.
+    fn history(first: Option<u64>, attempts: Option<u32>, success: Option<u64>) -> JobNotes {
+        let time = |hour: Option<u64>| hour.map(|hour| MicroTime::from_unix_micros(hour * HOUR));
+        JobNotes {
+            first_attempt_start: time(first),
+            attempts,
+            last_success_start: time(success),
+            ..JobNotes::default()
+        }
+    }
+
+    #[test]
+    fn period_counts_from_the_starts_of_success_and_first_attempt() {
+        use JobDue::{Exhausted, Now, Succeeded};
+        // The first attempt, the attempts, the success, the hour now, the decision, and the number of the attempt.
+        for (first, attempts, success, now, expected, number) in [
+            (None, None, None, 0, Now, 1),
+            (Some(0), Some(1), Some(0), 19, Succeeded, 1),
+            (Some(0), Some(1), Some(0), 20, Now, 1),
+            (Some(0), Some(2), Some(1), 20, Succeeded, 1),
+            (Some(0), Some(2), Some(1), 21, Now, 1),
+            (Some(0), Some(1), None, 19, Now, 2),
+            (Some(0), Some(2), None, 19, Exhausted, 3),
+            (Some(0), Some(9), None, 20, Now, 1),
+            (Some(0), None, None, 19, Now, 2),
+            // Times after the clock of the store count as now.
+            (Some(90), Some(1), Some(90), 3, Succeeded, 1),
+            (Some(90), Some(1), Some(70), 3, Succeeded, 2),
+            (Some(90), Some(2), None, 3, Exhausted, 3),
+        ] {
+            let (job, now) = (history(first, attempts, success), now * HOUR);
+            assert_eq!(plan(false).is_due(&job, now), expected, "{job:?} at {now}");
+            assert_eq!(plan(true).is_due(&job, now), Now, "{job:?} at {now}");
+            assert_eq!(plan(false).start(&job, now, "a").attempts, Some(number), "{job:?} at {now}");
+            let forced = plan(true).start(&job, now, "a");
+            assert_eq!(
+                (forced.attempts, forced.first_attempt_start),
+                (Some(1), Some(MicroTime::from_unix_micros(now)))
+            );
+        }
+    }
+
+    #[test]
+    fn period_ends_to_the_microsecond() {
+        let job = history(None, None, Some(0));
+        assert_eq!(plan(false).is_due(&job, 20 * HOUR - 1), JobDue::Succeeded);
+        assert_eq!(plan(false).is_due(&job, 20 * HOUR), JobDue::Now);
+    }
+
+    #[test]
+    fn invalid_time_counts_as_absent() {
+        let job = JobNotes { last_success_start: Some(MicroTime::from_text("soon")), ..JobNotes::default() };
+        assert_eq!(plan(false).is_due(&job, HOUR), JobDue::Now);
+        let endless = JobNotes { attempts: Some(u32::MAX), ..history(Some(0), None, None) };
+        assert_eq!(plan(false).start(&endless, HOUR, "a").attempts, Some(u32::MAX));
+    }
+
+    #[test]
+    fn clock_of_the_store_advances_with_the_local_clock() {
+        let at = |seconds: u64| Moment::from_nanos(seconds * 1_000_000_000);
+        let mut clock = StoreClock::default();
+        assert_eq!((clock.is_known(), clock.at(at(9))), (false, None));
+        clock.answered(at(10), 500);
+        assert_eq!((clock.is_known(), clock.at(at(12)), clock.at(at(9))), (true, Some(2_000_500), Some(500)));
+        clock.answered(at(12), 7);
+        assert_eq!(clock.at(at(12)), Some(7), "the newest answer counts, even if it is earlier");
+    }
+}
