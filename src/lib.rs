@@ -61,7 +61,7 @@
 //! - tables in SQLite, PostgreSQL and MySQL;
 //! - any implementation of [`store::Store`].
 //!
-//! Async code, other uses of the Kubernetes API, and elections of more than one leader are out of scope.
+//! Async code and other uses of the Kubernetes API are out of scope. A [`group`] divides shards over several processes.
 //!
 //! # Features
 //!

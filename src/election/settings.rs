@@ -40,6 +40,8 @@ pub(crate) struct Config {
     pub(crate) address: Option<String>,
     pub(crate) accepts_requests: bool,
     pub(crate) shards: Option<u32>,
+    /// The largest number of shards of one member, if the record is a slot of a group with such a limit.
+    pub(crate) max_shards: Option<u32>,
     pub(crate) is_probed: bool,
     pub(crate) has_fitness: bool,
     pub(crate) reclaim_own_identity: bool,
@@ -90,6 +92,8 @@ pub struct Settings {
     pub accepts_requests: bool,
     /// The number of shards of the group, if the record is a slot of a group.
     pub(crate) shards: Option<u32>,
+    /// The largest number of shards of one member, if the record is a slot of a group with such a limit.
+    pub(crate) max_shards: Option<u32>,
     /// `true` if a probe reports whether this candidate is fit.
     pub(crate) is_probed: bool,
     /// `true` if the program reports whether this candidate is fit.
@@ -179,6 +183,7 @@ impl Config {
             address: self.address.clone(),
             accepts_requests: self.accepts_requests,
             shards: self.shards,
+            max_shards: self.max_shards,
             is_probed: self.is_probed,
             has_fitness: self.has_fitness,
             reclaim_own_identity: self.reclaim_own_identity,

@@ -44,6 +44,7 @@ use crate::util::sync::Arc;
 #[must_use = "nothing happens before `start`"]
 pub struct LeaseGroupBuilder {
     shards: u32,
+    max_shards: Option<u32>,
     max_members: u32,
     drain_timeout: Duration,
     slot: LeaderElectorBuilder,
@@ -56,6 +57,7 @@ impl LeaseGroup {
     pub fn builder(name: impl Into<String>) -> LeaseGroupBuilder {
         LeaseGroupBuilder {
             shards: 16,
+            max_shards: None,
             max_members: 16,
             drain_timeout: Duration::from_secs(20),
             slot: LeaderElector::builder(name),
@@ -73,6 +75,14 @@ setters! {
     ///
     /// Defaults to 16.
     pub fn shards(mut self, shards: u32) { self.shards = shards }
+
+    /// Sets the largest number of shards that one member owns.
+    ///
+    /// With 1, at most `shards` members own a shard, and each of them owns one. If there are fewer members than shards,
+    /// the other shards have no owner. All members must use one limit, as for [`shards`](Self::shards).
+    ///
+    /// Defaults to no limit.
+    pub fn max_shards(mut self, max_shards: u32) { self.max_shards = Some(max_shards) }
 
     /// Sets the number of slots for which this process campaigns, from 1 to 64.
     ///
@@ -148,10 +158,11 @@ impl LeaseGroupBuilder {
     /// - Returns [`Error::Config`] if a setting breaks a rule.
     /// - Returns [`Error::Thread`] if the operating system cannot start a thread.
     pub fn start_on(self, store: impl Store) -> Result<LeaseGroup, Error> {
-        let Self { shards, max_members, drain_timeout, slot } = self;
+        let Self { shards, max_shards, max_members, drain_timeout, slot } = self;
         let (shards, max_members) = (shards as usize, max_members as usize);
         let settings = slot.check_start_on()?;
         require((1..=MAX_SHARDS).contains(&shards), "shards", shards, format_args!("must be 1 to {MAX_SHARDS}"))?;
+        require(max_shards != Some(0), "max_shards", 0, "must be at least 1")?;
         let rule = format_args!("must be 1 to {MAX_MEMBERS}");
         require((1..=MAX_MEMBERS).contains(&max_members), "max_members", max_members, rule)?;
         let lease_duration = settings.lease_duration;
@@ -172,6 +183,7 @@ impl LeaseGroupBuilder {
         let renew_deadline = settings.renew_deadline;
         let settings = GroupSettings {
             shards,
+            max_shards: max_shards.map(|number| number as usize),
             max_members,
             identity: settings.identity,
             lease_duration,

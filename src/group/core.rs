@@ -247,12 +247,18 @@ impl GroupCore {
                     let cause = "the process may be leaving or stopped";
                     self.log(Level::Warn, format!("member {slot} \"{identity}\" takes no shards: {cause}"));
                 }
-                GroupEffect::OtherShards(slot, shards) => {
+                GroupEffect::OtherDivision { slot, shards, max_shards } => {
                     let identity = state.group.member(slot).unwrap_or_default();
+                    let limit = |limit: Option<u32>| limit.map_or_else(|| "unlimited".to_owned(), |it| it.to_string());
+                    let own = number(self.settings.shards);
+                    let (field, own, other) = match own == shards {
+                        false => ("shards", own.to_string(), shards.to_string()),
+                        true => ("max_shards", limit(self.settings.max_shards.map(number)), limit(max_shards)),
+                    };
                     let rule = format!(
-                        "must be {shards}, as for member {slot} \"{identity}\"; stop all members to change the number"
+                        "must be {other}, as for member {slot} \"{identity}\"; stop all members to change the number"
                     );
-                    state.misfit = Some(ConfigError::new("shards", self.settings.shards, rule));
+                    state.misfit = Some(ConfigError::new(field, own, rule));
                     self.close_in(state, None);
                 }
             }
@@ -497,6 +503,7 @@ pub(super) mod tests {
     pub(in crate::group) fn core(renew_deadline: Duration) -> Arc<GroupCore> {
         let settings = GroupSettings {
             shards: 1_001,
+            max_shards: None,
             max_members: 16,
             identity: "a".to_owned(),
             lease_duration: Duration::from_secs(15),

@@ -98,6 +98,7 @@ impl MemberThread {
                 let mut builder = self.builder.clone();
                 builder.name = core.key(GroupKey::Slot(slot));
                 builder.config.shards = u32::try_from(core.settings.shards).ok();
+                builder.config.max_shards = core.settings.max_shards.and_then(|number| u32::try_from(number).ok());
                 let elector = builder.start_on(SlotStore { core: Arc::clone(core), slot });
                 elector.and_then(|elector| kept.insert((slot, elector)).1.try_acquire())
             }

@@ -128,8 +128,15 @@ impl fmt::Display for NotDue {
             }
             Self::Exhausted(job) => {
                 let (attempts, first) = (text(&job.attempts), text(&job.first_attempt_start));
-                let (host, code) = (text(&job.last_attempt_host), text(&job.last_attempt_exit_code));
-                write!(f, "all {attempts} attempts since {first} have failed; the last one on {host}, exit code {code}")
+                let host = text(&job.last_attempt_host);
+                write!(
+                    f,
+                    "all attempts of this period have failed ({attempts} since {first}); the last one on {host}, "
+                )?;
+                match job.last_attempt_exit_code {
+                    Some(code) => write!(f, "exit code {code}"),
+                    None => f.write_str("without a result"),
+                }
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Each shard of a group has one command at a time, even if a supervisor or a guardian fails.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::thread;
 use std::time::Duration;
@@ -15,6 +15,7 @@ use crate::support::{SOON, wait_for, wait_or_explain, wait_until};
 
 on_both_servers! {
     shards_move_with_their_supervisors,
+    at_most_three_of_ten_replicas_work,
 }
 
 /// Flags of a short lease, which a busy machine can still renew in time.
@@ -116,6 +117,76 @@ fn move_with_their_supervisors(arena: &Arena) {
     observe.wait_for_out("no member");
     observe.kill();
     arena.assert_nothing_is_left();
+}
+
+/// Flags of ten replicas that share three places.
+const AT_MOST: &[&str] =
+    &["--at-most=3", "--max-members=10", "--lease-duration=6s", "--renew-deadline=4s", "--retry-period=500ms"];
+
+fn at_most_three_of_ten_replicas_work(cluster: &Cluster) {
+    at_most_three_work(&Arena::by(&cluster.kubeconfig("admin"), &cluster.lease, AT_MOST).of_a_group());
+}
+
+#[test]
+fn at_most_three_of_ten_replicas_work_on_a_file() {
+    at_most_three_work(&Arena::on_a_file(AT_MOST).of_a_group());
+}
+
+/// Checks that a replica that is killed is replaced, and that no replica has two places.
+fn at_most_three_work(arena: &Arena) {
+    let names: Vec<_> = (0..10).map(|number| format!("replica-{number}")).collect();
+    let mut replicas: BTreeMap<_, _> = names.iter().map(|name| (name.clone(), work(arena, name))).collect();
+    let working = || {
+        let mut working = BTreeMap::new();
+        for line in lines(arena) {
+            match line.what.as_str() {
+                "begins" => _ = working.insert(line.shard, line.identity),
+                _ => _ = working.remove(&line.shard),
+            }
+        }
+        working
+    };
+    wait_or_explain(SOON * 4, || format!("{:#?}", lines(arena)), || working().len() == 3);
+    let holders = working();
+    let distinct: BTreeSet<_> = holders.values().collect();
+    assert_eq!(distinct.len(), 3, "one place for each replica: {holders:?}");
+    let (shard, killed) = holders.first_key_value().expect("a replica that works");
+    let replica = replicas.remove(killed).expect("a replica");
+    replica.signal(Signal::KILL);
+    replica.end();
+    wait_or_explain(
+        SOON * 4,
+        || format!("{:#?}", lines(arena)),
+        || working().get(shard).is_some_and(|identity| identity != killed),
+    );
+    let observe = arena.observe(&[]);
+    observe.wait_for_out("3 shards, ");
+    observe.kill();
+    replicas.into_values().for_each(|replica| _ = replica.terminates_with(143));
+    assert_one_at_a_time(arena);
+    arena.assert_nothing_is_left();
+}
+
+#[test]
+fn limit_of_a_group_is_the_same_on_every_replica() {
+    let arena = Arena::on_a_file(&["--lease-duration=6s", "--retry-period=500ms"]).of_a_group();
+    let refused = arena.run(&["--at-most=3", "--max-members=2", "--", "true"]).end();
+    assert!(
+        refused.code == Some(125) && refused.errors.contains("--max-members is 2: must be at least 3"),
+        "{}",
+        refused.errors
+    );
+    assert_eq!(arena.run(&["--at-most=3", "--shards=3", "--", "true"]).end().code, Some(125));
+    let first = arena.run(&["--at-most=2", "--", "sh", "-c", "echo works; exec sleep 1000"]);
+    first.wait_for_out("works");
+    let other = arena.run(&["--shards=2", "--", "true"]).end();
+    assert_eq!(other.code, Some(125), "{}", other.errors);
+    assert!(
+        other.errors.contains("--at-most: the largest number per replica is unlimited: must be 1"),
+        "{}",
+        other.errors
+    );
+    first.terminates_with(143);
 }
 
 #[test]

@@ -82,10 +82,10 @@ fn failed_job_runs_again_until_its_attempts_are_used() {
     let script = format!("echo ran >> {}; exit 3", ran.display());
     let hosts = ["a", "b"].map(|identity| host(&arena, identity, &["--attempts=2"], &script));
     for ended in hosts.map(Run::end) {
-        assert_ended(&ended, 3, "all 2 attempts since ");
+        assert_ended(&ended, 3, "all attempts of this period have failed (2 since ");
     }
     assert_eq!(lines(&ran), 2);
-    assert!(status(&arena, &[]).contains("attempt 2 of the period, exit code 3"));
+    assert!(status(&arena, &[]).contains("attempt 2 of the period, exit code 3; the period ends at "));
     // Two more attempts in the same period.
     let more = host(&arena, "c", &["--attempts=4"], "exit 0").end();
     assert_ended(&more, 0, "");

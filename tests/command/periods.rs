@@ -88,9 +88,14 @@ impl Round {
             match host.code {
                 Some(0) => assert!(self.done > 0, "{what}: no attempt has succeeded\n{}", texts()),
                 // All attempts have failed, or were killed.
-                Some(FAILS) => assert!(host.errors.contains("all 3 attempts since"), "{what}: {}", host.errors),
+                Some(FAILS) => assert!(
+                    host.errors.contains("all attempts of this period have failed (3 since"),
+                    "{what}: {}",
+                    host.errors
+                ),
                 Some(125) => assert!(
-                    host.errors.contains("all 3 attempts since") || host.errors.contains("the job may run again"),
+                    host.errors.contains("all attempts of this period have failed (3 since")
+                        || host.errors.contains("the job may run again"),
                     "{what}: {}",
                     host.errors
                 ),

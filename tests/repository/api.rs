@@ -18,7 +18,7 @@ const ROOT_NAMES: usize = 30;
 /// Maximum number of public functions and methods, except those of the module `store`.
 ///
 /// Raise this number only together with the feature that needs the function.
-const FUNCTIONS: usize = 176;
+const FUNCTIONS: usize = 177;
 
 #[test]
 fn public_api_does_not_grow_by_accident() {

@@ -204,6 +204,7 @@ pub fn by_flags(error: &(dyn std::error::Error + 'static)) -> String {
                  advertise is, no_client_go_peers(true), accept_requests, shards is, max_members is, once_per";
     let flag = |name: &str| format!("--{}", name.trim_end_matches("(true)").replace('_', "-"));
     let text = text.replace("a forced run", "a run with --force");
+    let text = text.replace("max_shards is", "--at-most: the largest number per replica is");
     let text = names.split(", ").fold(text, |text, name| text.replace(name, &flag(name)));
     match text.split_once("identity(") {
         Some((rule, identity)) => format!("{rule}--identity={}", identity.trim_end_matches(')')),

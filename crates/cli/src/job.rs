@@ -19,13 +19,14 @@ pub fn plain(job: &JobNotes) -> Vec<String> {
     let attempt = job.last_attempt_start.as_ref().filter(|start| Some(*start) != job.last_success_start.as_ref());
     let attempt = attempt.map(|start| {
         let code = job.last_attempt_exit_code;
-        let end = code.map_or_else(|| "running or killed".to_owned(), |code| format!("exit code {code}"));
+        let end = code.map_or_else(|| "no result yet, or killed".to_owned(), |code| format!("exit code {code}"));
         let number = job.attempts.map_or_else(String::new, |attempts| format!(", attempt {attempts} of the period"));
-        format!(
-            "last attempt: started {}{}{number}, {end}",
-            OneLine(start.as_str()),
-            on(job.last_attempt_host.as_deref())
-        )
+        let period_end = time(job.first_attempt_start.as_ref()).zip(job.period);
+        let period_end = period_end.and_then(|(first, period)| first.checked_add(period));
+        let period_end =
+            period_end.map_or_else(String::new, |end| format!("; the period ends at {}", MicroTime::from(end)));
+        let host = on(job.last_attempt_host.as_deref());
+        format!("last attempt: started {}{host}{number}, {end}{period_end}", OneLine(start.as_str()))
     });
     [success, next, attempt].into_iter().flatten().collect()
 }
@@ -110,11 +111,10 @@ mod tests {
         job.last_attempt_start = Some(MicroTime::from_unix_micros(90_000_000_000));
         (job.last_attempt_host, job.attempts) = (Some("c\nd".to_owned()), Some(1));
         job.last_attempt_exit_code = None;
-        let attempt =
-            "last attempt: started 1970-01-02T01:00:00.000000Z on c\\nd, attempt 1 of the period, running or killed";
+        let attempt = "last attempt: started 1970-01-02T01:00:00.000000Z on c\\nd, attempt 1 of the period, no result yet, or killed; the period ends at 1970-01-01T20:01:40.000000Z";
         assert_eq!(plain(&job), [success, next, attempt]);
         job.last_attempt_exit_code = Some(3);
-        assert!(plain(&job)[2].ends_with("exit code 3"));
+        assert!(plain(&job)[2].contains(", exit code 3; the period ends at "));
         job.last_success_start = Some(MicroTime::from_text("\u{1b}"));
         assert_eq!(plain(&job)[0], "last success: started \\u{1b} on b");
         assert_eq!(plain(&JobNotes::default()), [""; 0]);

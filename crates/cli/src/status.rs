@@ -21,8 +21,8 @@ use crate::job;
 /// --json prints one object with the fields of `leasehold observe --json`. --prometheus prints the history of a job
 /// that runs once per period, for the textfile collector of node_exporter.
 ///
-/// Exit codes: 0 if the record has a holder, or with --prometheus; 1 if the record has no holder, or does not exist;
-/// 125 for errors.
+/// Exit codes: 0 if the record has a holder, or with --prometheus a history; 1 if the record has no holder, with
+/// --prometheus no history, or does not exist; 125 for errors.
 #[derive(Debug, Args)]
 pub struct StatusArgs {
     #[command(flatten)]
@@ -44,7 +44,9 @@ pub fn run(StatusArgs { leader, json, prometheus }: &StatusArgs) -> Result<u8, F
     let (store, _) = leader.follow.open()?;
     if *prometheus {
         let lease = LeaseInStore::new(store, leader.lease.key(), leader.timeout)?;
-        let job = lease.read()?.and_then(|found| found.notes.job).unwrap_or_default();
+        let Some(job) = lease.read()?.and_then(|found| found.notes.job) else {
+            return Err(Failure(ABSENT, format!("{} has no history of a job", lease.name())));
+        };
         is_stdout_open(write_stdout(&job::prometheus(leader.lease.key(), &job)))?;
         return Ok(0);
     }

@@ -472,6 +472,7 @@ impl Candidate {
                 false => RequestAcceptance::Never,
             }),
             shards: self.settings.shards,
+            max_shards: self.settings.max_shards,
             ..TermNotes::default()
         }
     }

@@ -17,8 +17,13 @@ pub enum ShardPlace {
 /// member keeps its shards up to its share, so a balanced group does not change. The shards with the fewest `moves` move
 /// first, so that a shard that its new member does not take stays the next time. Ties are decided by rendezvous hashing
 /// (Thaler and Ravishankar, 1998), so all members that observe the same group compute the same result. A shard of a slot
-/// that is not in `members` stays where it is.
-pub fn assign(members: &[usize], places: &[ShardPlace], moves: impl Fn(usize) -> i32) -> Vec<Option<usize>> {
+/// that is not in `members` stays where it is. No member gets more than `max_shards`, so some shards may belong to no slot.
+pub fn assign(
+    members: &[usize],
+    places: &[ShardPlace],
+    max_shards: Option<usize>,
+    moves: impl Fn(usize) -> i32,
+) -> Vec<Option<usize>> {
     let mut targets: Vec<_> =
         places.iter().map(|place| if let ShardPlace::Owned(slot) = place { Some(*slot) } else { None }).collect();
     let shards_at = |place: ShardPlace| (0..places.len()).filter(|shard| places[*shard] == place).collect();
@@ -30,6 +35,10 @@ pub fn assign(members: &[usize], places: &[ShardPlace], moves: impl Fn(usize) ->
     }
     let total = pool.len() + owned.iter().map(|(_, shards)| shards.len()).sum::<usize>();
     let (share, larger) = (total / members.len(), total % members.len());
+    let (share, larger) = match max_shards {
+        Some(max_shards) if share >= max_shards => (max_shards, 0),
+        _ => (share, larger),
+    };
     owned.sort_by_key(|(slot, shards)| (std::cmp::Reverse(shards.len()), *slot));
     let mut deficits = Vec::new();
     for (place, (slot, shards)) in owned.iter_mut().enumerate() {
@@ -42,10 +51,10 @@ pub fn assign(members: &[usize], places: &[ShardPlace], moves: impl Fn(usize) ->
     pool.sort_unstable();
     for shard in pool {
         let open = deficits.iter_mut().filter(|(_, missing)| *missing > 0);
-        if let Some((slot, missing)) = open.max_by_key(|(slot, _)| weight(*slot, shard)) {
+        targets[shard] = open.max_by_key(|(slot, _)| weight(*slot, shard)).map(|(slot, missing)| {
             *missing -= 1;
-            targets[shard] = Some(*slot);
-        }
+            *slot
+        });
     }
     targets
 }
@@ -95,13 +104,13 @@ mod tests {
                 _ => ShardPlace::Free,
             };
             let places: Vec<_> = (0..shards).map(|_| place(&mut random)).collect();
-            let targets = assign(&members, &places, |_| 0);
+            let targets = assign(&members, &places, None, |_| 0);
             let counts = counts(&targets, &members);
             assert!(counts.iter().max().unwrap() - counts.iter().min().unwrap() <= 1, "{counts:?}");
             let divided: Vec<_> =
                 targets.iter().zip(&places).map(|(target, place)| target.map_or(*place, ShardPlace::Owned)).collect();
             assert!(!divided.contains(&ShardPlace::Free));
-            assert_eq!(assign(&members, &divided, |_| 0), targets, "nothing moves again");
+            assert_eq!(assign(&members, &divided, None, |_| 0), targets, "nothing moves again");
             for (place, target) in places.iter().zip(&targets) {
                 match place {
                     ShardPlace::Owned(slot) if !members.contains(slot) => assert_eq!(*target, Some(*slot)),
@@ -113,9 +122,27 @@ mod tests {
     }
 
     #[test]
+    fn no_member_gets_more_than_the_limit() {
+        let mut random = fastrand::Rng::with_seed(7);
+        for _ in 0..2_000 {
+            let (shards, limit) = (random.usize(1..40), random.usize(1..4));
+            let members: Vec<_> = (0..random.usize(1..12)).collect();
+            let place = |random: &mut fastrand::Rng| match random.usize(0..20) {
+                slot @ 0..12 if slot < members.len() => ShardPlace::Owned(slot),
+                _ => ShardPlace::Free,
+            };
+            let places: Vec<_> = (0..shards).map(|_| place(&mut random)).collect();
+            let targets = assign(&members, &places, Some(limit), |_| 0);
+            let counts = counts(&targets, &members);
+            assert!(counts.iter().all(|count| *count <= limit), "{counts:?}");
+            assert_eq!(counts.iter().sum::<usize>(), shards.min(limit * members.len()), "{counts:?}");
+        }
+    }
+
+    #[test]
     fn new_member_gets_only_the_surplus_of_others() {
         let places: Vec<_> = (0..64).map(|shard| ShardPlace::Owned(shard % 3)).collect();
-        let targets = assign(&[0, 1, 2, 3], &places, |_| 0);
+        let targets = assign(&[0, 1, 2, 3], &places, None, |_| 0);
         let moves =
             targets.iter().zip(&places).filter(|(target, place)| target.map(ShardPlace::Owned) != Some(**place));
         assert_eq!(moves.count(), 16);

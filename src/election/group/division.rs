@@ -51,12 +51,13 @@ impl Group {
         let mut at = Timer::new(timer.now(), timer.now() + self.settings.lease_duration);
         loop {
             let members: Vec<_> =
-                (0..self.slots.len()).filter(|slot| self.slots[*slot].is_divided(self.shards.len())).collect();
+                (0..self.slots.len()).filter(|slot| self.slots[*slot].is_divided(&self.settings)).collect();
             let busy = |slot: &usize| self.slots[*slot].idle.is_none_or(|(until, _)| at.is_due(until));
             let busy: Vec<_> = members.iter().copied().filter(busy).collect();
             let places: Vec<_> = self.shards.iter().map(|row| row.place(|name| self.is_current(name))).collect();
             let moves = |shard: usize| self.shards[shard].moves();
-            self.targets = assign(if busy.is_empty() { &members } else { &busy }, &places, moves);
+            self.targets =
+                assign(if busy.is_empty() { &members } else { &busy }, &places, self.settings.max_shards, moves);
             let became_idle = (0..self.shards.len()).filter_map(|shard| self.offer(&mut at, shard, &places)).next();
             match became_idle {
                 Some(slot) if !busy.is_empty() => self.set_idle(timer.now(), slot),

@@ -49,20 +49,23 @@ impl Group {
         true
     }
 
-    /// Compares the number of shards with the numbers of all members, in the first listing after the own term has begun.
+    /// Compares the numbers of shards with those of all members, in the first listing after the own term has begun.
     ///
     /// The slot of a crashed member shows its number until the slot expires. Only a renewal shows that the member runs.
     pub(super) fn compare_shards(&mut self) {
-        let own = self.settings.shards;
         let is_pending = |member: &&mut Membership| member.comparison == Comparison::Pending && self.view.is_listed;
         let Some(member) = self.member.as_mut().filter(is_pending) else { return };
-        let others = self.slots.iter().enumerate().filter_map(|(slot, row)| Some((slot, row, row.other_shards(own)?)));
+        let others = self
+            .slots
+            .iter()
+            .enumerate()
+            .filter_map(|(slot, row)| Some((slot, row, row.other_division(&self.settings)?)));
         let others: Vec<_> = others.collect();
         if others.is_empty() {
             member.comparison = Comparison::Passed;
-        } else if let Some((slot, _, shards)) = others.into_iter().find(|(_, row, _)| row.has_renewed) {
+        } else if let Some((slot, _, (shards, max_shards))) = others.into_iter().find(|(_, row, _)| row.has_renewed) {
             member.comparison = Comparison::Failed;
-            self.effects.push_back(GroupEffect::OtherShards(slot, shards));
+            self.effects.push_back(GroupEffect::OtherDivision { slot, shards, max_shards });
         }
     }
 

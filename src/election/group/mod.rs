@@ -21,12 +21,14 @@ mod division;
 mod membership;
 mod requests;
 mod row;
+mod settings;
 pub mod term_name;
 #[cfg(test)]
 mod tests;
 mod view;
 
 use row::{ShardRow, SlotRow, View};
+pub use settings::GroupSettings;
 pub use term_name::MAX_MEMBERS;
 use term_name::{ShardOwner, TermName};
 
@@ -41,30 +43,6 @@ const SHARD_SECONDS: i32 = i32::MAX;
 
 /// The published duration of a shard whose owner leaves the group.
 const LEAVING_SECONDS: i32 = SHARD_SECONDS - 1;
-
-/// The settings of a group.
-#[derive(Debug, Clone, Default)]
-pub struct GroupSettings {
-    /// The number of shards.
-    pub shards: usize,
-    /// The number of slots that this process campaigns for.
-    pub max_members: usize,
-    /// The identity of this process.
-    pub identity: String,
-    /// The lease duration of each slot.
-    pub lease_duration: Duration,
-    /// The delay between retries.
-    pub retry_period: Duration,
-    /// The time that a worker has to return before the shard moves.
-    pub drain_timeout: Duration,
-}
-
-impl GroupSettings {
-    /// Returns the longest pause of an idle member, a dropped shard or an unreadable slot.
-    pub fn longest_pause(&self) -> Duration {
-        self.lease_duration * 4
-    }
-}
 
 /// A record of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -144,7 +122,14 @@ pub enum GroupEffect {
     /// The member of this slot takes no shards, so it is passed over for a while.
     Idle(usize),
     /// The member of this slot uses this other number of shards, so this process must end.
-    OtherShards(usize, u32),
+    OtherDivision {
+        /// The slot of the member.
+        slot: usize,
+        /// The number of shards of the member.
+        shards: u32,
+        /// The largest number of shards of one member, or `None` for no limit.
+        max_shards: Option<u32>,
+    },
 }
 
 /// The state of a group, as one process sees the group.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::assign::ShardPlace;
+use super::settings::GroupSettings;
 use super::term_name::{ShardOwner, TermName};
 use crate::store::record::{LeaderElectionRecord, MicroTime, VersionedRecord};
 use crate::util::clock::Moment;
@@ -202,16 +203,19 @@ impl Row {
 impl SlotRow {
     /// Returns `true` if the member takes part in the division.
     ///
-    /// Its term is current, it uses this number of shards, and it has not announced that it leaves.
-    pub(super) fn is_divided(&self, shards: usize) -> bool {
+    /// Its term is current, it divides the shards by these settings, and it has not announced that it leaves.
+    pub(super) fn is_divided(&self, settings: &GroupSettings) -> bool {
         let term = self.row.seen.as_ref().filter(|seen| seen.record.holder().is_some() && !self.has_expired);
-        term.is_some_and(|seen| seen.record.acquire_time != self.leaving) && self.other_shards(shards).is_none()
+        term.is_some_and(|seen| seen.record.acquire_time != self.leaving) && self.other_division(settings).is_none()
     }
 
-    /// Returns the number of shards of the member, if the number differs from `shards`.
-    pub(super) fn other_shards(&self, shards: usize) -> Option<u32> {
+    /// Returns the number of shards of the member and its largest number per member, if one of them differs.
+    pub(super) fn other_division(&self, settings: &GroupSettings) -> Option<(u32, Option<u32>)> {
         let seen = self.row.seen.as_ref().filter(|seen| seen.record.holder().is_some() && !self.has_expired)?;
-        seen.notes.term.shards.filter(|other| usize::try_from(*other) != Ok(shards))
+        let (shards, max_shards) = (seen.notes.term.shards?, seen.notes.term.max_shards);
+        let number = |number: Option<u32>| number.and_then(|number| usize::try_from(number).ok());
+        let is_same = number(Some(shards)) == Some(settings.shards) && number(max_shards) == settings.max_shards;
+        (!is_same).then_some((shards, max_shards))
     }
 
     /// Returns the current term of the slot.

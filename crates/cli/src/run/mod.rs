@@ -73,9 +73,12 @@ pub struct RunArgs {
     /// Number of shards of the group, the same on every replica
     #[arg(long, value_name = "NUMBER", conflicts_with = "lease", default_value_t = 16, help_heading = "Group")]
     shards: u32,
-    /// Number of replicas that may own shards; the others wait as spares
-    #[arg(long, value_name = "NUMBER", conflicts_with = "lease", default_value_t = 16, help_heading = "Group")]
-    max_members: u32,
+    /// Run the command on at most N replicas at a time: N shards, and one shard per replica
+    #[arg(long, value_name = "N", conflicts_with_all = ["lease", "shards"], help_heading = "Group")]
+    at_most: Option<u32>,
+    /// Number of replicas that may own shards; the others wait as spares [default: 16; with --at-most, N + 2]
+    #[arg(long, value_name = "NUMBER", conflicts_with = "lease", help_heading = "Group")]
+    max_members: Option<u32>,
     /// Time from SIGTERM to SIGKILL if the command is stopped
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10s", help_heading = "Ending")]
     stop_timeout: Duration,
@@ -94,7 +97,8 @@ pub struct RunArgs {
     /// waits, at most for --wait. If the command fails or its host dies, another host runs it.
     ///
     /// Exit codes: 0 if the command has succeeded in this period, here or elsewhere; the last exit code of the command,
-    /// or 125, if all attempts have failed; 125 if a success could not be recorded, so that the command may run again.
+    /// or 125, if all attempts have failed; 75 after --wait; 125 if a success could not be recorded, so that the command
+    /// may run again.
     #[arg(long, value_name = "PERIOD", value_parser = positive_duration, help_heading = "Job",
         conflicts_with_all = ["group", "restart", "on_loss"])]
     once_per: Option<Duration>,
@@ -102,7 +106,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "NUMBER", requires = "once_per", default_value_t = 3, help_heading = "Job",
         value_parser = clap::value_parser!(u32).range(1..))]
     attempts: u32,
-    /// Run the command even if it has succeeded in this period, and set the period
+    /// Run the command even if it has succeeded in this period, and write PERIOD into the record
     #[arg(long, requires = "once_per", help_heading = "Job")]
     force: bool,
     /// Time to wait for the lease; 0s tries once [default: forever]
@@ -140,6 +144,9 @@ pub struct RunArgs {
     #[arg(value_name = "COMMAND", required = true, last = true)]
     command: Vec<OsString>,
 }
+
+/// The largest number of members of a group.
+const MOST_MEMBERS: u32 = 64;
 
 /// The longest drain timeout of an elector.
 const LONGEST_DRAIN: Duration = Duration::from_secs(i32::MAX as u64);
@@ -200,7 +207,17 @@ pub fn run(arguments: RunArgs) -> Result<u8, Failure> {
     set_child_subreaper(Some(getpid()))?;
     let signals = signals::take()?;
     if let Some(name) = arguments.group {
-        let group = LeaseGroup::builder(name).shards(arguments.shards).max_members(arguments.max_members);
+        let group = LeaseGroup::builder(name);
+        let group = match (arguments.at_most, arguments.max_members) {
+            (Some(at_most), Some(max_members)) if max_members < at_most => {
+                return Err(format!("--max-members is {max_members}: must be at least {at_most}, as --at-most").into());
+            }
+            (Some(at_most), max_members) => {
+                let max_members = max_members.unwrap_or(at_most.saturating_add(2).min(MOST_MEMBERS));
+                group.shards(at_most).max_shards(1).max_members(max_members)
+            }
+            (None, max_members) => group.shards(arguments.shards).max_members(max_members.unwrap_or(16)),
+        };
         let failure = LastFailure::default();
         let group = group.drain_timeout(longest_drain).slot(|_| builder.observer(failure.clone()));
         let means = ShardMeans { arguments: command, signals, times, settings, drain_timeout, failure };

@@ -58,8 +58,8 @@ impl Supervisor {
     pub fn run(mut self) -> Result<u8, Error> {
         // The wait of a job must include one answer of the store, because that answer decides whether the job is due.
         let shortest = if self.job.is_some() { self.means.retry_period } else { Duration::ZERO };
-        self.wait = self.wait.map(|wait| wait.max(shortest));
-        let mut wait = self.wait;
+        let limit = self.wait.map(|wait| wait.max(shortest));
+        let mut wait = limit;
         loop {
             let guard = match self.campaign(wait)? {
                 Ok(guard) => guard,
@@ -91,7 +91,7 @@ impl Supervisor {
                 self.means.guardian = Guardian::start(&self.guarded)?;
             }
             // After a request, this replica stands aside, which may take longer than the limit.
-            wait = self.wait.filter(|_| outcome.why != Some(Why::Lost(StopReason::Requested)));
+            wait = limit.filter(|_| outcome.why != Some(Why::Lost(StopReason::Requested)));
             // After a lost term, there is no pause. Either another candidate leads, or the lease must be acquired again
             // as soon as possible.
             if matches!(outcome.why, None | Some(Why::NoProgress(_) | Why::GuardianLost(_))) {
@@ -122,7 +122,7 @@ impl Supervisor {
         loop {
             let guardian = self.means.guardian.reports.clone();
             let told = select! {
-                recv(campaign.receiver()) -> won => return guard_or_code(won?),
+                recv(campaign.receiver()) -> won => return self.guard_or_code(won?),
                 recv(self.means.verdicts()) -> verdict => {
                     if let Some(judge) = &mut self.means.judge {
                         judge.hear(verdict.ok());
@@ -132,7 +132,7 @@ impl Supervisor {
                 }
                 recv(given_up) -> _ => {
                     return match won_before_the_wait_ended(campaign.receiver()) {
-                        Some(won) => guard_or_code(won),
+                        Some(won) => self.guard_or_code(won),
                         None => self.not_acquired().map(Err),
                     };
                 }
@@ -159,6 +159,19 @@ impl Supervisor {
                 }
             }
         }
+    }
+
+    /// Returns the guard of a campaign, or the exit code if the job is not due.
+    fn guard_or_code(&self, won: Result<LeaderGuard, leasehold::Error>) -> Result<Result<LeaderGuard, u8>, Error> {
+        let Err(leasehold::Error::NotDue(reason)) = &won else { return Ok(Ok(won?)) };
+        let record = self.elector.status().record;
+        if let NotDue::Succeeded(_) = reason {
+            log::info!(target: COMMAND, "{record}: {reason}");
+            return Ok(Err(0));
+        }
+        log::error!(target: COMMAND, "{record}: job failed: {reason}");
+        let code = reason.history().last_attempt_exit_code.and_then(|code| u8::try_from(code).ok());
+        Ok(Err(code.unwrap_or(command::FAILED)))
     }
 
     fn try_once(&mut self) -> Result<Result<LeaderGuard, u8>, Error> {
@@ -274,7 +287,7 @@ impl Supervisor {
         match (code, recorded) {
             (Some(0), Ok(())) => Some(0),
             (Some(0), Err(error)) => {
-                log::error!(target: COMMAND, "{error}");
+                log::error!(target: COMMAND, "{}: result lost: {error}", self.elector.status().record);
                 Some(command::FAILED)
             }
             (code, _) if is_forced => Some(self.is_last(outcome).or(code).unwrap_or(command::FAILED)),
@@ -312,24 +325,6 @@ impl Supervisor {
     fn pause(&self, pause: Duration) -> Option<u8> {
         log::info!(target: COMMAND, "campaigning again in {}", humantime::format_duration(pause));
         signals::ended_by(&self.means.signals, pause, || self.means.guardian.reap_adopted())
-    }
-}
-
-/// Returns the guard of a campaign, or the exit code if the job is not due.
-fn guard_or_code(won: Result<LeaderGuard, leasehold::Error>) -> Result<Result<LeaderGuard, u8>, Error> {
-    match won {
-        Err(leasehold::Error::NotDue(reason)) => Ok(Err(match &reason {
-            NotDue::Succeeded(_) => {
-                log::info!(target: COMMAND, "{reason}");
-                0
-            }
-            _ => {
-                log::error!(target: COMMAND, "{reason}");
-                let code = reason.history().last_attempt_exit_code.and_then(|code| u8::try_from(code).ok());
-                code.unwrap_or(command::FAILED)
-            }
-        })),
-        won => Ok(Ok(won?)),
     }
 }
 

@@ -216,6 +216,38 @@ fn newcomer_with_another_number_of_shards_ends() {
 }
 
 #[test]
+fn newcomer_with_another_limit_ends() {
+    let mut world = started(2, 4);
+    world.add(4);
+    world.settings(2).max_shards = Some(1);
+    world.run(RETRY * 2);
+    assert_eq!((world.nodes[2].other_shards, world.nodes[2].slot), (Some(4), None));
+    world.assert_shared(&[0, 1]);
+}
+
+/// Three of five members own a shard, and a spare takes the shard of a dead owner.
+#[test]
+fn each_member_owns_at_most_its_limit() {
+    let mut world = World::new(5, 3);
+    (0..5).for_each(|node| world.settings(node).max_shards = Some(1));
+    world.run(LEASE + RETRY * 3);
+    let owned = |world: &World| world.nodes.iter().map(|node| node.owned.len()).collect::<Vec<_>>();
+    assert_eq!((owned(&world).iter().sum::<usize>(), owned(&world).iter().max()), (3, Some(&1)), "{:?}", owned(&world));
+    let dead = owned(&world).iter().position(|owned| *owned == 1).expect("an owner");
+    world.nodes[dead].is_dead = true;
+    world.nodes[dead].owned.clear();
+    let took = world.run_until(|world| world.nodes.iter().map(|node| node.owned.len()).sum::<usize>() == 3);
+    assert!(took <= LEASE + RETRY, "{took:?}");
+    assert_eq!(owned(&world).iter().max(), Some(&1));
+    // With fewer members than shards, a shard has no owner.
+    let mut few = World::new(2, 3);
+    (0..2).for_each(|node| few.settings(node).max_shards = Some(1));
+    few.run(LEASE * 3);
+    assert_eq!(owned(&few), [1, 1]);
+    assert!(few.nodes.iter().all(|node| node.idle.is_empty()), "no member is called idle");
+}
+
+#[test]
 fn two_newcomers_with_different_numbers_do_not_both_stay() {
     let mut world = World::new(1, 4);
     world.add(6);

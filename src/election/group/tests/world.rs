@@ -100,6 +100,7 @@ impl World {
         let name = format!("node-{}", self.nodes.len());
         let settings = GroupSettings {
             shards,
+            max_shards: None,
             max_members: 8,
             identity: name.clone(),
             lease_duration: LEASE,
@@ -166,6 +167,7 @@ impl World {
         let mut seen = VersionedRecord::new(record, self.version, StoreData::none());
         let holder = self.nodes.iter().find(|node| seen.record.holder() == Some(&*node.name));
         seen.notes.term.shards = holder.map(|node| node.group.shards.len() as u32);
+        seen.notes.term.max_shards = holder.and_then(|node| node.group.settings.max_shards).map(|number| number as u32);
         self.records.insert(key, seen.clone());
         self.tell(key, self.version, Some(&seen));
         Some(seen)
@@ -331,7 +333,7 @@ impl World {
             }
             GroupEffect::Owner(shard, owner) => drop(self.nodes[index].owners.insert(shard, owner)),
             GroupEffect::Blocked(shards) => self.nodes[index].blocked = shards,
-            GroupEffect::OtherShards(_, shards) => {
+            GroupEffect::OtherDivision { shards, .. } => {
                 assert_eq!(self.nodes[index].other_shards.replace(shards), None);
                 self.nodes[index].group.close(now);
             }

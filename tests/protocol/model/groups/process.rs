@@ -120,6 +120,7 @@ impl Processes {
     pub fn start(&mut self, name: u8, clock: Clock, scope: &GroupScope, lease: Duration, tick: u8) -> ProcessId {
         let mut group = Group::new(GroupSettings {
             shards: scope.shards,
+            max_shards: None,
             max_members: scope.slots,
             identity: format!("p{name}"),
             lease_duration: lease,

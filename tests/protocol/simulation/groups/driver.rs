@@ -136,7 +136,7 @@ impl World {
             }
             GroupEffect::Owner(..) | GroupEffect::Damaged(..) | GroupEffect::Spare => {}
             GroupEffect::Idle(..) | GroupEffect::Blocked(..) => {}
-            GroupEffect::OtherShards(..) => return Err("a member has another number of shards".to_owned().into()),
+            GroupEffect::OtherDivision { .. } => return Err("a member has another number of shards".to_owned().into()),
         }
         Ok(())
     }

@@ -119,6 +119,7 @@ impl GroupPlan {
     pub fn group_settings(&self, identity: &str, times: (Duration, Duration, Duration)) -> GroupSettings {
         GroupSettings {
             shards: self.shards,
+            max_shards: None,
             max_members: self.max_members,
             identity: identity.to_owned(),
             lease_duration: times.0,
