@@ -8,6 +8,7 @@
 //! [PROTOCOL.md]: https://docs.rs/crate/leasehold/latest/source/docs/internals/PROTOCOL.md#notes
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -159,7 +160,7 @@ fn term(mut fields: Fields, record: &LeaderElectionRecord) -> Option<TermNotes> 
 fn job(mut fields: Fields) -> JobNotes {
     let time = |fields: &mut Fields, name| text(fields, name).map(MicroTime::from_text);
     JobNotes {
-        period: take::<u32>(&mut fields, "periodSeconds").map(|seconds| Duration::from_secs(seconds.into())),
+        period: take::<NonZeroU32>(&mut fields, "periodSeconds").map(|it| Duration::from_secs(it.get().into())),
         first_attempt_start: time(&mut fields, "firstAttemptStart"),
         attempts: take(&mut fields, "attempts"),
         last_attempt_host: text(&mut fields, "lastAttemptHost"),

@@ -100,7 +100,7 @@ fn stopped_job_is_no_success() {
     let arena = Arena::on_a_file(SHORT);
     let stopped = host(&arena, "a", &[], "trap 'exit 0' TERM; echo works; sleep 1000 & wait");
     stopped.wait_for_out("works");
-    assert_eq!(stopped.terminate().code, Some(0), "the code of the command");
+    assert_eq!(stopped.terminate().code, Some(143), "0 means that the job has succeeded");
     let next = host(&arena, "b", &[], "echo done").end();
     assert_eq!((next.code, next.out.as_str()), (Some(0), "done\n"), "{}", next.errors);
 }
@@ -168,4 +168,33 @@ fn missing_command_uses_no_attempt() {
     let run = host(&arena, "a", &[], "exit 0").end();
     assert_eq!(run.code, Some(0), "{}", run.errors);
     assert!(status(&arena, &["--prometheus"]).contains("leasehold_job_attempts{lease=\"jobs\"} 1\n"));
+}
+
+/// Edits the history in the database, like an operator.
+fn edit(arena: &Arena, job: &str) {
+    let database = rusqlite::Connection::open(arena.path("election.db")).expect("a database");
+    let notes = format!(r#"{{"job":{job}}}"#);
+    database.execute("UPDATE leasehold SET writes = writes + 1, notes = ?1", [notes]).expect("an update");
+}
+
+#[test]
+fn history_without_a_success_never_exits_with_0() {
+    let arena = Arena::on_a_file(SHORT);
+    assert_eq!(host(&arena, "a", &[], "exit 0").end().code, Some(0));
+    let start = humantime::format_rfc3339_micros(std::time::SystemTime::now());
+    edit(
+        &arena,
+        &format!(r#"{{"periodSeconds":0,"firstAttemptStart":"{start}","attempts":3,"lastAttemptExitCode":0}}"#),
+    );
+    assert_ended(&host(&arena, "b", &[], "exit 0").end(), 125, "all attempts of this period have failed");
+}
+
+#[test]
+fn forced_run_that_is_stopped_names_the_reason() {
+    let arena = Arena::on_a_file(SHORT);
+    let run = host(&arena, "a", &["--force", "--accept-requests"], "echo works; exec sleep 1000");
+    run.wait_for_out("works");
+    let store = format!("--store=sqlite://{}", arena.path("election.db").display());
+    assert_eq!(Run::of(leasehold().args(["step-down", "jobs", &store])).end().code, Some(0));
+    assert_ended(&run.end(), 143, "forced run was stopped: a step-down was requested");
 }

@@ -68,9 +68,12 @@ impl JobPlan {
     pub(super) fn start(&self, job: &JobNotes, now: u64, host: &str) -> JobNotes {
         let attempts = if self.is_forced { 0 } else { self.attempts(job, now) };
         let start = MicroTime::from_unix_micros(now);
+        // A first attempt in the future counts as now. Otherwise the success of this attempt would not end its period.
+        let is_kept = |first: &MicroTime| attempts > 0 && first.unix_micros().is_some_and(|first| first <= now);
+        let first = job.first_attempt_start.clone().filter(is_kept);
         JobNotes {
             period: Some(self.period),
-            first_attempt_start: job.first_attempt_start.clone().filter(|_| attempts > 0).or(Some(start.clone())),
+            first_attempt_start: first.or(Some(start.clone())),
             attempts: Some(attempts.saturating_add(1)),
             last_attempt_host: Some(host.to_owned()),
             last_attempt_start: Some(start),
@@ -213,6 +216,18 @@ mod tests {
                 (Some(1), Some(MicroTime::from_unix_micros(now)))
             );
         }
+    }
+
+    /// The clock of the store was ahead during the first attempt.
+    #[test]
+    fn success_after_a_clock_was_set_back_ends_its_period() {
+        let ahead = history(Some(90), Some(1), None);
+        let mut attempt = JobAttempt::new(plan(false).start(&ahead, 3 * HOUR, "a"));
+        attempt.ended(4 * HOUR, 0, Moment::default());
+        let job = attempt.notes();
+        assert_eq!((job.attempts, plan(false).is_due(job, 22 * HOUR)), (Some(2), JobDue::Succeeded));
+        assert_eq!(plan(false).is_due(job, 23 * HOUR), JobDue::Now);
+        assert_eq!(plan(false).start(job, 23 * HOUR, "a").attempts, Some(1));
     }
 
     #[test]

@@ -380,14 +380,14 @@ impl Candidate {
     /// Handles the end of the job, whose result the next write records.
     fn job_ended(&mut self, now: Moment, exit_code: i32) {
         let time = self.store_clock.at(now);
-        match (&mut self.term, time) {
-            // A job that ends after its term is no success, because another candidate may have led.
-            (Some(term), Some(time)) if exit_code != 0 || term.is_valid(now) => {
-                let Some(attempt) = &mut term.job else { return };
+        // A job that ends after its term is no success, because another candidate may have led.
+        let term = self.term.as_mut().filter(|term| exit_code != 0 || term.is_valid(now));
+        match term.and_then(|term| term.job.as_mut()).zip(time) {
+            Some((attempt, time)) => {
                 attempt.ended(time, exit_code, now + self.settings.renew_deadline);
                 self.claim.renew_at_once(now);
             }
-            _ => self.effects.push_back(Effect::JobRecorded(false)),
+            None => self.effects.push_back(Effect::JobRecorded(false)),
         }
     }
 

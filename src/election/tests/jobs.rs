@@ -293,10 +293,13 @@ fn removed_history_is_reported_once_and_written_again() {
 }
 
 #[test]
-fn job_result_without_a_term_is_not_recorded() {
+fn result_without_a_job_is_not_recorded() {
     let mut scenario = Scenario::new();
     scenario.handle(Input::JobEnded { exit_code: 0 });
-    assert_eq!(scenario.recorded(), Some(false));
+    assert_eq!(scenario.recorded(), Some(false), "without a term");
+    let (mut scenario, ..) = Scenario::leading();
+    scenario.handle(Input::JobEnded { exit_code: 0 });
+    assert_eq!(scenario.recorded(), Some(false), "a term without a job");
 }
 
 /// `Date` headers have full seconds, so the clock of the store goes back by up to a second.

@@ -171,7 +171,7 @@ impl Supervisor {
         }
         log::error!(target: COMMAND, "{record}: job failed: {reason}");
         let code = reason.history().last_attempt_exit_code.and_then(|code| u8::try_from(code).ok());
-        Ok(Err(code.unwrap_or(command::FAILED)))
+        Ok(Err(code.filter(|code| *code != 0).unwrap_or(command::FAILED)))
     }
 
     fn try_once(&mut self) -> Result<Result<LeaderGuard, u8>, Error> {
@@ -284,16 +284,24 @@ impl Supervisor {
             _ => None,
         };
         let recorded = code.map_or(Ok(()), |code| guard.record_result(code.into()));
+        // The code 0 means that the job has succeeded, so a command that was stopped ends by its signal.
+        let last = self.is_last(outcome).map(|code| outcome.told.filter(|_| code == 0).map_or(code, by_signal));
         match (code, recorded) {
             (Some(0), Ok(())) => Some(0),
             (Some(0), Err(error)) => {
                 log::error!(target: COMMAND, "{}: result lost: {error}", self.elector.status().record);
                 Some(command::FAILED)
             }
-            (code, _) if is_forced => Some(self.is_last(outcome).or(code).unwrap_or(command::FAILED)),
+            (code, _) if is_forced => {
+                if let (None, Some(why)) = (last, &outcome.why) {
+                    log::error!(target: COMMAND, "forced run was stopped: {why}");
+                }
+                let end = outcome.end.map(|end| end.exit_code()).filter(|code| *code != 0);
+                Some(last.or(code).or(end).unwrap_or(command::FAILED))
+            }
             // The next campaign decides whether another attempt may start.
             (Some(_), _) if outcome.why.is_none() => None,
-            _ => self.is_last(outcome),
+            _ => last,
         }
     }
 
