@@ -1,45 +1,23 @@
 //! Jobs that succeed once per period, on every store.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
 use leasehold::job::{NotDue, OncePer, RunOnce};
 use leasehold::store::{JobNotes, MemoryStore, MicroTime, Store};
-use leasehold::{Error, LeaderElector, LeaderElectorBuilder, Stop};
+use leasehold::{Error, LeaderElector, Stop};
 
 use crate::on_both_servers;
+use crate::places::{Place, on_every_store};
 use crate::support::cluster::{Cluster, NAMESPACE, brief};
-use crate::support::kind::Kind;
-use crate::support::mariadb::MariaDb;
 use crate::support::memory::{Connection, Memory};
-use crate::support::postgres::Postgres;
-use crate::support::real_store::{File, InEtcd, InSql, RealStore};
 use crate::support::stores::call;
 use crate::support::{SOON, wait_until};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// The record of one test, which each host opens on its own.
-struct Place<'a> {
-    open: &'a dyn Fn() -> Box<dyn Store>,
-    key: &'a str,
-}
-
 impl Place<'_> {
-    fn builder(&self, identity: &str) -> LeaderElectorBuilder {
-        brief(self.key, identity)
-    }
-
-    fn start(&self, builder: LeaderElectorBuilder) -> LeaderElector {
-        builder.start_on((self.open)()).expect("an elector")
-    }
-
-    fn elector(&self, identity: &str) -> LeaderElector {
-        self.start(self.builder(identity))
-    }
-
     fn history(&self) -> JobNotes {
         history(&*(self.open)(), self.key)
     }
@@ -50,41 +28,7 @@ fn history(store: &dyn Store, key: &str) -> JobNotes {
     *observed.notes.job.expect("a history")
 }
 
-macro_rules! on_every_store {
-    ($($test:ident),* $(,)?) => {
-        on_every_store!(@place etcd InEtcd; $($test),*);
-        on_every_store!(@place sqlite File; $($test),*);
-        on_every_store!(@place mysql InSql<MariaDb>; $($test),*);
-        on_every_store!(@place postgres InSql<Postgres>; $($test),*);
-        mod leases {
-            use super::*;
-            $(fn $test(cluster: &Cluster) {
-                let open = || Box::new(Kind::Lease.store(cluster.client("admin"))) as Box<dyn Store>;
-                super::$test(&Place { open: &open, key: &cluster.lease });
-            })*
-            on_both_servers!($($test),*);
-        }
-        mod memory {
-            use super::*;
-            $(#[test] fn $test() {
-                let store = Arc::new(MemoryStore::new());
-                super::$test(&Place { open: &|| Box::new(Arc::clone(&store)), key: "jobs" });
-            })*
-        }
-    };
-    (@place $module:ident $place:ty; $($test:ident),*) => {
-        mod $module {
-            use super::*;
-            $(#[test] fn $test() {
-                if let Some(place) = <$place as RealStore>::shared(concat!("jobs_", stringify!($test))) {
-                    super::$test(&Place { open: &|| place.store(), key: "jobs" });
-                }
-            })*
-        }
-    };
-}
-
-on_every_store! {
+on_every_store!("jobs_", { leases Lease }, [
     job_succeeds_once_per_period,
     job_runs_again_after_its_period,
     failed_job_runs_on_another_host,
@@ -92,7 +36,7 @@ on_every_store! {
     attempt_of_a_dead_host_counts,
     stopped_job_is_no_success,
     other_period_is_refused_unless_forced,
-}
+]);
 
 fn seconds(time: Option<&MicroTime>) -> f64 {
     let time = humantime::parse_rfc3339(time.expect("a time").as_str()).expect("RFC 3339");

@@ -25,6 +25,7 @@ mod metrics;
 mod monitoring;
 mod mysql;
 mod notes;
+mod places;
 mod postgres;
 mod real_stores;
 mod servers;

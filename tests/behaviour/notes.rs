@@ -1,43 +1,20 @@
 //! Addresses, requests to step down and the order of candidates, on every store.
 
-use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use leasehold::crossbeam_channel::RecvTimeoutError;
-use leasehold::store::{MemoryStore, RecordNotes, RequestAcceptance, Store, StoreErrorKind, StoreOperation, TermNotes};
-use leasehold::{Error, LeaderElector, LeaderElectorBuilder, StopReason, Transition, Transitions};
+use leasehold::store::{RecordNotes, RequestAcceptance, Store, StoreErrorKind, StoreOperation, TermNotes};
+use leasehold::{Error, LeaderElector, StopReason, Transition, Transitions};
 
-use crate::on_both_servers;
-use crate::support::cluster::{Cluster, brief};
+use crate::places::{Place, on_every_store};
+use crate::support::cluster::brief;
 use crate::support::etcd::Etcd;
-use crate::support::kind::Kind;
-use crate::support::mariadb::MariaDb;
 use crate::support::memory::{Connection, Memory};
-use crate::support::postgres::Postgres;
-use crate::support::real_store::{File, InEtcd, InSql, RealStore};
 use crate::support::stores::call;
 use crate::support::{A_WHILE, SOON, lost, wait_for, wait_until};
 
-/// The records of one test, which each candidate and the operator open on their own.
-struct Place<'a> {
-    open: &'a dyn Fn() -> Box<dyn Store>,
-    key: &'a str,
-}
-
 impl Place<'_> {
-    fn builder(&self, identity: &str) -> LeaderElectorBuilder {
-        brief(self.key, identity)
-    }
-
-    fn elector(&self, identity: &str) -> LeaderElector {
-        self.start(self.builder(identity))
-    }
-
-    fn start(&self, builder: LeaderElectorBuilder) -> LeaderElector {
-        builder.start_on((self.open)()).expect("an elector")
-    }
-
     fn notes(&self) -> RecordNotes {
         *(self.open)().get(self.key, &call()).expect("an answer").expect("a record").notes
     }
@@ -62,46 +39,7 @@ impl Place<'_> {
     }
 }
 
-macro_rules! on_every_store {
-    ($($test:ident),* $(,)?) => {
-        on_every_store!(@kind leases Kind::Lease; $($test),*);
-        on_every_store!(@kind config_maps Kind::ConfigMap; $($test),*);
-        on_every_store!(@kind endpoints Kind::Endpoints; $($test),*);
-        on_every_store!(@place etcd InEtcd; $($test),*);
-        on_every_store!(@place sqlite File; $($test),*);
-        on_every_store!(@place mysql InSql<MariaDb>; $($test),*);
-        on_every_store!(@place postgres InSql<Postgres>; $($test),*);
-        mod memory {
-            use super::*;
-            $(#[test] fn $test() {
-                let store = Arc::new(MemoryStore::new());
-                super::$test(&Place { open: &|| Box::new(Arc::clone(&store)), key: "jobs" });
-            })*
-        }
-    };
-    (@kind $module:ident $kind:expr; $($test:ident),*) => {
-        mod $module {
-            use super::*;
-            $(fn $test(cluster: &Cluster) {
-                let open = || Box::new($kind.store(cluster.client("admin"))) as Box<dyn Store>;
-                super::$test(&Place { open: &open, key: &cluster.lease });
-            })*
-            on_both_servers!($($test),*);
-        }
-    };
-    (@place $module:ident $place:ty; $($test:ident),*) => {
-        mod $module {
-            use super::*;
-            $(#[test] fn $test() {
-                if let Some(place) = <$place as RealStore>::shared(concat!("notes_", stringify!($test))) {
-                    super::$test(&Place { open: &|| place.store(), key: "jobs" });
-                }
-            })*
-        }
-    };
-}
-
-on_every_store! {
+on_every_store!("notes_", { leases Lease, config_maps ConfigMap, endpoints Endpoints }, [
     standby_receives_the_address_of_each_leader,
     notes_of_the_record_outlast_every_write,
     request_moves_the_leader_to_a_standby,
@@ -109,7 +47,7 @@ on_every_store! {
     request_without_acceptance_costs_no_term,
     useless_requests_cost_no_term,
     free_lease_goes_to_the_candidate_without_delay,
-}
+]);
 
 /// Returns the next leader with its address.
 fn next_leader(transitions: &Transitions) -> (String, Option<String>) {

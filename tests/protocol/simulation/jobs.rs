@@ -14,7 +14,7 @@ use crate::world::World;
 
 /// The state of a node's job.
 #[derive(Debug, Default)]
-pub struct Job {
+pub struct NodeJob {
     /// The last campaign for a job.
     campaign: Option<u64>,
     /// `true` during the term of that campaign.
@@ -42,7 +42,7 @@ impl Plan {
         self
     }
 
-    /// Returns the input that tells a node the time of the store.
+    /// Returns the input with the time of the store.
     pub fn store_time(&self, truth: Nanos) -> Option<Input> {
         self.job_period.map(|_| Input::StoreTime { unix_micros: truth / 1_000 })
     }
@@ -53,7 +53,7 @@ impl Node {
     pub fn campaigns_for(&mut self, id: u64, wants: Wants, period: Option<Duration>) -> Input {
         match period.filter(|_| wants == Wants::Term && id.is_multiple_of(2)) {
             Some(period) => {
-                self.job = Job { campaign: Some(id), ..Job::default() };
+                self.job = NodeJob { campaign: Some(id), ..NodeJob::default() };
                 let plan = JobPlan { period, max_attempts: 3, is_forced: id.is_multiple_of(8) };
                 Input::JobCampaign { id, plan }
             }
@@ -73,12 +73,12 @@ impl Node {
 
     /// Notes the end of the term.
     pub fn ends_job(&mut self) {
-        self.job = Job::default();
+        self.job = NodeJob::default();
     }
 
     /// Returns an error if a write of the node loses or invents a success.
     pub fn may_note(&self, base: Option<&JobNotes>, written: &RecordNotes) -> Result<(), Violation> {
-        let Job { is_in_term, exit_code, .. } = self.job;
+        let NodeJob { is_in_term, exit_code, .. } = self.job;
         let (before, after) = (success(base), success(written.job.as_deref()));
         let is_own = is_in_term && exit_code == Some(0) && after.0.as_ref() == Some(&self.identity);
         let is_for_a_job = is_in_term || self.campaigns_for_a_job();

@@ -11,7 +11,7 @@ use leasehold::util::clock::Moment;
 use leasehold::{Settings, StopReason};
 
 use crate::clock::{Nanos, NodeClock};
-use crate::jobs::Job;
+use crate::jobs::NodeJob;
 use crate::network::Cut;
 use crate::pace::Connection;
 use crate::plan::Kind;
@@ -46,7 +46,7 @@ pub struct Node {
     /// The number of campaigns that the user has started.
     pub campaigns: u64,
     pub term: Option<Term>,
-    pub job: Job,
+    pub job: NodeJob,
     /// `true` if the latest fitness report was fit.
     pub is_fit: bool,
     /// `true` if the work makes progress.

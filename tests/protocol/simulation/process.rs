@@ -5,7 +5,7 @@ use std::sync::Arc;
 use leasehold::election::candidate::Candidate;
 
 use crate::clock::{Nanos, NodeClock, SECOND};
-use crate::jobs::Job;
+use crate::jobs::NodeJob;
 use crate::node::{Mind, Node, Record, Requests};
 use crate::pace::Connection;
 use crate::plan::{Kind, Suite, Violation};
@@ -73,7 +73,7 @@ impl World {
             wants: None,
             campaigns: 0,
             term: None,
-            job: Job::default(),
+            job: NodeJob::default(),
             is_fit: !self.plan.asked,
             works: true,
             requested: None,

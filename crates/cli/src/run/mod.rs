@@ -25,7 +25,7 @@ use std::time::Duration;
 use clap::{ArgGroup, Args};
 use crossbeam_channel::{Sender, bounded};
 use leasehold::client_go::ResourceLock;
-use leasehold::group::LeaseGroup;
+use leasehold::group::{LeaseGroup, LeaseGroupBuilder};
 use leasehold::job::OncePer;
 use leasehold::{Event, Fitness, LeaderElectorBuilder, Observer, Status};
 use rustix::process::{getpid, set_child_subreaper};
@@ -37,7 +37,7 @@ use http::{HttpAddresses, StatusServer};
 use probe::{Judge, Probe};
 use progress::ProgressSource;
 use shards::{LastFailure, ShardMeans};
-use supervisor::{Job, OnLoss, Supervisor};
+use supervisor::{OnLoss, PeriodicJob, Supervisor};
 use term::Means;
 use times::Times;
 
@@ -184,7 +184,7 @@ pub fn run(arguments: RunArgs) -> Result<u8, Failure> {
     if election.accept_requests {
         builder = builder.drain_timeout(longest_drain);
     }
-    let job = arguments.once_per.map(|period| Job {
+    let job = arguments.once_per.map(|period| PeriodicJob {
         once_per: OncePer::new(period).max_attempts(arguments.attempts).force(arguments.force),
         is_forced: arguments.force,
     });
@@ -207,17 +207,19 @@ pub fn run(arguments: RunArgs) -> Result<u8, Failure> {
     set_child_subreaper(Some(getpid()))?;
     let signals = signals::take()?;
     if let Some(name) = arguments.group {
-        let group = LeaseGroup::builder(name);
-        let group = match (arguments.at_most, arguments.max_members) {
-            (Some(at_most), Some(max_members)) if max_members < at_most => {
-                return Err(format!("--max-members is {max_members}: must be at least {at_most}, as --at-most").into());
+        let group = match arguments.at_most {
+            None => LeaseGroup::builder(name).shards(arguments.shards),
+            Some(at_most) => {
+                if let Some(max_members) = arguments.max_members.filter(|max_members| *max_members < at_most) {
+                    return Err(
+                        format!("--max-members is {max_members}: must be at least {at_most}, as --at-most").into()
+                    );
+                }
+                let max_members = at_most.saturating_add(2).min(MOST_MEMBERS);
+                LeaseGroup::builder(name).shards(at_most).max_shards(1).max_members(max_members)
             }
-            (Some(at_most), max_members) => {
-                let max_members = max_members.unwrap_or(at_most.saturating_add(2).min(MOST_MEMBERS));
-                group.shards(at_most).max_shards(1).max_members(max_members)
-            }
-            (None, max_members) => group.shards(arguments.shards).max_members(max_members.unwrap_or(16)),
         };
+        let group = arguments.max_members.into_iter().fold(group, LeaseGroupBuilder::max_members);
         let failure = LastFailure::default();
         let group = group.drain_timeout(longest_drain).slot(|_| builder.observer(failure.clone()));
         let means = ShardMeans { arguments: command, signals, times, settings, drain_timeout, failure };

@@ -39,7 +39,7 @@ pub struct Supervisor {
     /// The time limit of a campaign, or `None` for no limit.
     pub wait: Option<Duration>,
     /// The job that the command does, if it runs once per period.
-    pub job: Option<Job>,
+    pub job: Option<PeriodicJob>,
     pub elector: Arc<LeaderElector>,
     pub means: Means,
     pub work: Arc<Mutex<CommandWork>>,
@@ -47,7 +47,7 @@ pub struct Supervisor {
 }
 
 /// A job that runs once per period.
-pub struct Job {
+pub struct PeriodicJob {
     pub once_per: OncePer,
     /// `true` if the attempt starts in spite of the history.
     pub is_forced: bool,
