@@ -34,7 +34,7 @@ pub mod watch_plan;
 use failure_log::FailureLog;
 use failures::Failures;
 use fitness::FitnessPolicy;
-use job::{JobDue, JobPlan, StoreClock};
+use job::{JobDue, JobPlan};
 use leader_view::LeaderView;
 use messages::{Effect, Input, LeaderFacts};
 use notice::Notice;
@@ -69,7 +69,6 @@ pub struct Candidate {
     claim: Claim,
     /// The campaign that waits for a term.
     campaign: Option<WaitingCampaign>,
-    store_clock: StoreClock,
     term: Option<HeldTerm>,
     /// The end of the release timeout, while a caller waits for the release.
     release_by: Option<Moment>,
@@ -141,7 +140,6 @@ impl Candidate {
         Self {
             claim: Claim::new(Arc::clone(&settings), seed),
             campaign: None,
-            store_clock: StoreClock::default(),
             term: None,
             release_by: None,
             closing: Closing::No,
@@ -175,7 +173,7 @@ impl Candidate {
                 self.campaign = Some(WaitingCampaign { id, is_round: false, job });
             }
             Input::JobEnded { exit_code } => self.job_ended(now, exit_code),
-            Input::StoreTime { unix_micros } => self.store_clock.answered(now, unix_micros),
+            Input::StoreTime { unix_micros } => self.claim.set_store_time(now, unix_micros),
             Input::Withdraw(id) => _ = self.campaign.take_if(|campaign| campaign.id == id),
             Input::NotTaken => self.guard_dropped(now, now),
             Input::StepDown(limit) => self.drain(now, StopReason::SteppedDown, limit),
@@ -261,7 +259,7 @@ impl Candidate {
                 campaign: campaign.as_ref().map(|campaign| campaign.id),
                 must_read: match campaign {
                     // Only the answer to a request has the time of the store.
-                    Some(campaign) => campaign.job.is_some() && !self.store_clock.is_known(),
+                    Some(campaign) => campaign.job.is_some() && !self.claim.knows_store_time(),
                     None => self.failures.is_failing(StoreOperation::Get),
                 },
             }),
@@ -349,7 +347,7 @@ impl Candidate {
             return;
         }
         job.due_at_version = None;
-        let Some(time) = self.store_clock.at(now).filter(|_| !observed.is_unknown()) else { return };
+        let Some(time) = self.claim.store_time(now).filter(|_| !observed.is_unknown()) else { return };
         let history = observed.record().and_then(|known| known.notes.job.as_deref());
         let history = history.cloned().unwrap_or_default();
         let is_free = self.claim.leader_until().is_none_or(|until| now >= until);
@@ -379,7 +377,7 @@ impl Candidate {
 
     /// Handles the end of the job, whose result the next write records.
     fn job_ended(&mut self, now: Moment, exit_code: i32) {
-        let time = self.store_clock.at(now);
+        let time = self.claim.store_time(now);
         // A job that ends after its term is no success, because another candidate may have led.
         let term = self.term.as_mut().filter(|term| exit_code != 0 || term.is_valid(now));
         match term.and_then(|term| term.job.as_mut()).zip(time) {
@@ -410,7 +408,7 @@ impl Candidate {
             let failed = self.failures.answered(now, request.operation, error);
             self.effects.extend(failed.notice.map(Effect::Log));
             self.effects.extend(failed.refused.map(Effect::WritesRefused));
-            if matches!(response, StoreResponse::Read(..)) && !self.store_clock.is_known() {
+            if matches!(response, StoreResponse::Read(..)) && !self.claim.knows_store_time() {
                 self.refuse_job_without_clock(now);
             }
             if let Some(error) =
@@ -455,7 +453,7 @@ impl Candidate {
             None => {
                 let notes = base.acquired(self.term_notes(self.requests.accepts_after(now)));
                 let job = self.campaign.as_ref().and_then(|campaign| campaign.job.as_ref());
-                let job = job.zip(self.store_clock.at(now));
+                let job = job.zip(self.claim.store_time(now));
                 let started = job.map(|(job, now)| {
                     Box::new(job.plan.start(base.job.as_deref().unwrap_or(&JobNotes::default()), now, self.identity()))
                 });

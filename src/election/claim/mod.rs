@@ -20,6 +20,7 @@ mod observed;
 mod pace;
 mod round_trip;
 mod sent_requests;
+mod store_clock;
 mod watch;
 
 use goal::{Acquiring, Attempt, Goal, Want};
@@ -30,6 +31,7 @@ use observed::Observed;
 use pace::{Pace, Purpose, Urgency};
 pub use round_trip::InterruptAfter;
 use sent_requests::{RequestUnderWay, SentRequests};
+use store_clock::StoreClock;
 use watch::WatchTrust;
 
 /// The pursuit of what a candidate wants from one record.
@@ -47,6 +49,7 @@ pub(super) struct Claim {
     goal: Goal,
     pace: Pace,
     watch: WatchTrust,
+    store_clock: StoreClock,
     sent: SentRequests,
     /// `true` while an acquisition that took longer than the progress timeout is released.
     releases_late_win: bool,
@@ -64,6 +67,7 @@ impl Claim {
             goal: Goal::Observe(goal::ObserverNeeds::default()),
             pace: Pace::new(Arc::clone(&settings), seed),
             watch: WatchTrust::default(),
+            store_clock: StoreClock::default(),
             sent: SentRequests::default(),
             releases_late_win: false,
             events: VecDeque::new(),
@@ -179,6 +183,21 @@ impl Claim {
         if let Goal::Renew(lease) = &mut self.goal {
             lease.retry_at(now);
         }
+    }
+
+    /// Notes the time of the store at an answer.
+    pub(super) fn set_store_time(&mut self, now: Moment, unix_micros: u64) {
+        self.store_clock.answered(now, unix_micros);
+    }
+
+    /// Returns the time of the store in Unix microseconds, or `None` before the first answer with a time.
+    pub(super) fn store_time(&self, now: Moment) -> Option<u64> {
+        self.store_clock.at(now)
+    }
+
+    /// Returns `true` after an answer with the time of the store.
+    pub(super) fn knows_store_time(&self) -> bool {
+        self.store_clock.is_known()
     }
 
     /// Notes the idle time after which the connection must be used again to stay open.
