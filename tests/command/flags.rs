@@ -69,6 +69,9 @@ fn invalid_flags_are_one_line_and_exit_code_125() {
         (&["run", "--lease=jobs", "--shards=3", "--", "true"], "cannot be used with"),
         (&["run", "--group=jobs", "--shards=0", &store, "--", "true"], "--shards is 0"),
         (&["run", "--group=jobs", "--max-members=65", &store, "--", "true"], "--max-members is 65"),
+        (&["elect", "--http=:0"], "--lease <NAME>"),
+        (&["elect", "--lease=jobs"], "--http <ADDRESS>"),
+        (&["elect", "--lease=jobs", "--http=:0", &store, "--identity="], "--identity is"),
         (&["observe", "--group=jobs", "jobs"], "cannot be used with"),
         (&["walk"], "walk"),
         // A misspelled flag must not be run as a program.

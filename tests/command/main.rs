@@ -12,6 +12,7 @@ mod observe;
 mod periods;
 mod run;
 mod sessions;
+mod sidecar;
 mod stores;
 #[path = "../support/mod.rs"]
 mod support;

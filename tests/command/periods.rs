@@ -140,7 +140,8 @@ fn each_period_of_a_job_succeeds_once_on_every_store() {
     });
 }
 
-fn of_cluster(cluster: &Cluster) -> Vec<String> {
+/// Returns the flags that select the lease of a cluster.
+pub fn of_cluster(cluster: &Cluster) -> Vec<String> {
     let kubeconfig = format!("--kubeconfig={}", cluster.kubeconfig("admin").display());
     [format!("--lease={}", cluster.lease), kubeconfig, format!("--namespace={NAMESPACE}")].to_vec()
 }

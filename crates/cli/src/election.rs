@@ -87,9 +87,9 @@ pub struct ElectionArgs {
     /// Address that other programs receive while this replica leads
     #[arg(long, value_name = "ADDRESS", help_heading = "Election")]
     pub advertise: Option<String>,
-    /// Stop the command if an operator requests a step-down
+    /// End the term if an operator requests a step-down
     ///
-    /// The command ends as by SIGTERM while the lease is still renewed. This replica campaigns again when another
+    /// A command ends as by SIGTERM while the lease is still renewed. This replica campaigns again when another
     /// replica has led, at most one lease duration later, even with --on-loss exit.
     #[arg(long, help_heading = "Election")]
     pub accept_requests: bool,

@@ -1,6 +1,7 @@
 //! The command `leasehold`: leader election for programs that cannot link a library.
 //!
-//! `leasehold run` runs a program while its lease is held. `leasehold observe` and `leasehold status` show who leads,
+//! `leasehold run` runs a program while its lease is held. `leasehold elect` campaigns for other programs, which ask over
+//! HTTP who leads. `leasehold observe` and `leasehold status` show who leads,
 //! `leasehold wait` waits for a leader, `leasehold where` prints the address of the leader, and `leasehold step-down`
 //! asks the leader to step down.
 #![forbid(unsafe_code)]
@@ -45,6 +46,8 @@ enum CliCommand {
         #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<std::ffi::OsString>,
     },
+    #[cfg(target_os = "linux")]
+    Elect(Box<run::elect::ElectArgs>),
     Observe(Box<observe::ObserveArgs>),
     Status(Box<status::StatusArgs>),
     Wait(Box<wait::WaitArgs>),
@@ -86,7 +89,11 @@ fn main() -> ExitCode {
         }
     };
     #[cfg(target_os = "linux")]
-    let is_quiet = matches!(&command, CliCommand::Run(run) if run.quiet);
+    let is_quiet = match &command {
+        CliCommand::Run(run) => run.quiet,
+        CliCommand::Elect(elect) => elect.quiet,
+        _ => false,
+    };
     #[cfg(not(target_os = "linux"))]
     let is_quiet = false;
     let _log = match log::StderrLog::start(is_quiet) {
@@ -101,6 +108,8 @@ fn main() -> ExitCode {
             "leasehold run needs Linux, because only there no process of a command can outlive its term; observe and wait run on \
              every system",
         )),
+        #[cfg(target_os = "linux")]
+        CliCommand::Elect(arguments) => run::elect::elect(*arguments),
         CliCommand::Observe(arguments) => observe::run(&arguments),
         CliCommand::Status(arguments) => status::run(&arguments),
         CliCommand::Wait(arguments) => wait::run(&arguments),

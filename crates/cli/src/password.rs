@@ -11,14 +11,16 @@ use leasehold::Password;
 /// The environment variable that replaces `--store`. Its value may contain a password.
 pub const STORE_VARIABLE: &str = "LEASEHOLD_STORE";
 
-/// The longest password in bytes, which bounds memory. Cloud tokens have about 2 KiB.
+/// The longest secret in bytes, which bounds memory. Cloud tokens have about 2 KiB.
 const LONGEST: u64 = 64 * 1024;
 
 /// The password of `--password-command`, whose programs must end with this process.
 static FROM_COMMAND: OnceLock<Password> = OnceLock::new();
 
 pub fn from_file(path: PathBuf) -> Password {
-    Password::from_source(move |_| read(&path).map_err(|error| format!("--password-file {}: {error}", path.display())))
+    Password::from_source(move |_| {
+        read_secret(&path).map_err(|error| format!("--password-file {}: {error}", path.display()))
+    })
 }
 
 /// Creates a password that the program in `text` prints. The text is quoted as for a shell.
@@ -34,8 +36,8 @@ pub fn from_command(text: &str) -> Result<Password, String> {
     Ok(FROM_COMMAND.get_or_init(|| Password::from_command(command)).clone())
 }
 
-/// Reads a password, without a line break at its end. No error quotes the password.
-fn read(path: &Path) -> io::Result<String> {
+/// Reads a secret from a file, without a line break at its end. No error quotes the secret.
+pub fn read_secret(path: &Path) -> io::Result<String> {
     // Other files are refused, because opening a named pipe may block forever.
     if !path.metadata()?.is_file() {
         return Err(io::Error::other("not a regular file"));
@@ -43,12 +45,12 @@ fn read(path: &Path) -> io::Result<String> {
     let mut bytes = Vec::new();
     File::open(path)?.take(LONGEST + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > LONGEST {
-        return Err(io::Error::other("the password is longer than 64 KiB"));
+        return Err(io::Error::other("longer than 64 KiB"));
     }
-    let text = String::from_utf8(bytes).map_err(|_| io::Error::other("the password is not UTF-8"))?;
+    let text = String::from_utf8(bytes).map_err(|_| io::Error::other("not UTF-8"))?;
     let line = text.strip_suffix('\n').unwrap_or(&text);
     let line = line.strip_suffix('\r').unwrap_or(line);
-    if line.is_empty() { Err(io::Error::other("the password is empty")) } else { Ok(line.to_owned()) }
+    if line.is_empty() { Err(io::Error::other("empty")) } else { Ok(line.to_owned()) }
 }
 
 /// Kills the running programs before this process exits. Afterward, no program starts.
@@ -68,16 +70,16 @@ mod tests {
         let path = scratch.path().join("password");
         for (text, password) in [("one\n", "one"), ("two\r\n", "two"), ("three", "three"), (" a\nb ", " a\nb ")] {
             std::fs::write(&path, text).expect("a file");
-            assert_eq!(read(&path).expect("a password"), password);
+            assert_eq!(read_secret(&path).expect("a password"), password);
         }
         let long = "secret".repeat(20_000);
         for (text, cause) in [(&*long, "longer than"), ("\n", "empty")] {
             std::fs::write(&path, text).expect("a file");
-            let error = read(&path).expect_err(cause).to_string();
+            let error = read_secret(&path).expect_err(cause).to_string();
             assert!(error.contains(cause) && !error.contains("secret"), "{error}");
         }
-        assert!(read(scratch.path()).is_err_and(|error| error.to_string().contains("not a regular file")));
-        assert!(read(Path::new("/there/is/none")).is_err());
+        assert!(read_secret(scratch.path()).is_err_and(|error| error.to_string().contains("not a regular file")));
+        assert!(read_secret(Path::new("/there/is/none")).is_err());
     }
 
     #[test]

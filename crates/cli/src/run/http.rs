@@ -1,22 +1,27 @@
-//! The HTTP endpoints for a cluster: leader, health, readiness and metrics.
+//! The HTTP endpoints: leader, health, readiness and metrics, and the report of applications that have stopped.
 
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use crossbeam_channel::{Sender, bounded};
 use leasehold::{LeaderElector, Leadership, Status};
 use parking_lot::Mutex;
 use serde_json::json;
 
 use super::messages::CommandEnd;
+use super::times::boot_time;
+use crate::log::COMMAND;
+use crate::password::read_secret;
 
-/// The state and the counters of the command.
+/// The term in which the command or the applications of a sidecar may work, and counters of the command.
 #[derive(Debug, Default)]
 pub struct CommandWork {
-    /// The start time and the term of the running command, or `None` if no command runs.
+    /// The start time of the work and its term, or `None` if nothing works.
     running: Option<(SystemTime, Leadership)>,
     starts: u64,
     failures: u64,
@@ -69,6 +74,18 @@ pub fn addresses(text: &str) -> Result<HttpAddresses, String> {
     }
 }
 
+/// Listens on the first usable address.
+///
+/// # Errors
+///
+/// Returns an error if no address can be used.
+pub fn listen(addresses: &[SocketAddr]) -> Result<TcpListener, String> {
+    let refused = |error| format!("--http: cannot listen on {addresses:?}: {error}");
+    let listener = TcpListener::bind(addresses).map_err(refused)?;
+    log::info!(target: COMMAND, "listening on http://{}", listener.local_addr().map_err(refused)?);
+    Ok(listener)
+}
+
 /// The limit of concurrent connections. Further connections are closed.
 const MOST_CONNECTIONS: usize = 32;
 
@@ -78,12 +95,46 @@ const LONGEST_REQUEST: usize = 8 * 1024;
 /// The time limit of a request.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// The channel on which the main thread receives `POST /done`, and answers with the result of the release.
+pub type DoneSender = Sender<Sender<Result<(), leasehold::Error>>>;
+
+/// The applications of a sidecar, which work while the sidecar leads.
+pub struct Applications {
+    /// The file with the token of `POST /done`.
+    pub token_file: Option<PathBuf>,
+    pub done: DoneSender,
+}
+
 pub struct StatusServer {
     /// A weak reference, because the server must not delay the end of the elector.
     pub elector: Weak<LeaderElector>,
     pub work: Arc<Mutex<CommandWork>>,
     /// The time without a leader after which `/readyz` fails.
     pub unready_after: Option<Duration>,
+    /// `None` if this process runs a command.
+    pub applications: Option<Applications>,
+}
+
+/// A server that listens until the process ends.
+pub struct Listening(Weak<StatusServer>);
+
+impl Listening {
+    /// Waits until the received requests are answered, at most for one second.
+    pub fn finish(&self) {
+        let until = Instant::now() + Duration::from_secs(1);
+        // The listening thread holds one reference, and each answering thread another one.
+        while self.0.strong_count() > 1 && Instant::now() < until {
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+/// A complete request.
+struct HttpRequest {
+    method: String,
+    path: String,
+    /// The token in the header `Authorization: Bearer`.
+    token: Option<Vec<u8>>,
 }
 
 struct HttpAnswer {
@@ -94,18 +145,18 @@ struct HttpAnswer {
 
 const OK: &str = "200 OK";
 const UNAVAILABLE: &str = "503 Service Unavailable";
+const FORBIDDEN: &str = "403 Forbidden";
 const TEXT: &str = "text/plain; charset=utf-8";
 
 impl StatusServer {
-    /// Serves the endpoints on the first usable address until the process ends.
+    /// Serves the endpoints until the process ends.
     ///
     /// # Errors
     ///
-    /// Returns an error if no address can be used.
-    pub fn serve(self, addresses: &[SocketAddr]) -> io::Result<SocketAddr> {
-        let listener = TcpListener::bind(addresses)?;
-        let address = listener.local_addr()?;
+    /// Returns an error if the system cannot start a thread.
+    pub fn serve(self, listener: TcpListener) -> io::Result<Listening> {
         let server = Arc::new(self);
+        let listening = Listening(Arc::downgrade(&server));
         thread::Builder::new().name("http".into()).spawn(move || {
             for connection in listener.incoming() {
                 let Ok(connection) = connection else {
@@ -120,17 +171,15 @@ impl StatusServer {
                 }
             }
         })?;
-        Ok(address)
+        Ok(listening)
     }
 
     fn answer(&self, mut connection: TcpStream) -> io::Result<()> {
         let until = Instant::now() + PATIENCE;
         let (mut request, mut length) = ([0; LONGEST_REQUEST], 0);
         let answer = loop {
-            match asked(&request[..length]) {
-                Ok(Some((is_get, path))) => {
-                    break if is_get { self.about(&path) } else { text("405 Method Not Allowed", "use GET or HEAD\n") };
-                }
+            match HttpRequest::parse(&request[..length]) {
+                Ok(Some(request)) => break self.reply(&request),
                 Ok(None) if length < request.len() => {}
                 _ => break text("400 Bad Request", "invalid HTTP request\n"),
             }
@@ -150,12 +199,25 @@ impl StatusServer {
         if !request.starts_with(b"HEAD ") {
             head.push_str(&body);
         }
-        connection.write_all(head.as_bytes())
+        connection.write_all(head.as_bytes())?;
+        // If unread bytes of a request body were left, a close would reset the connection, and the answer could be lost.
+        connection.shutdown(Shutdown::Write)?;
+        connection.set_read_timeout(Some(Duration::from_millis(100)))?;
+        io::copy(&mut connection.take(LONGEST_REQUEST as u64), &mut io::sink()).map(drop)
+    }
+
+    fn reply(&self, request: &HttpRequest) -> HttpAnswer {
+        match (&*request.method, &*request.path, &self.applications) {
+            ("POST", "/done", Some(applications)) => applications.done(request.token.as_deref()),
+            ("GET" | "HEAD", path, _) => self.about(path),
+            _ => text("405 Method Not Allowed", "use GET or HEAD\n"),
+        }
     }
 
     fn about(&self, path: &str) -> HttpAnswer {
         let Some(elector) = self.elector.upgrade() else { return text(UNAVAILABLE, "the election has ended\n") };
-        match path.split('?').next().unwrap_or_default() {
+        match path {
+            "/" => HttpAnswer { status: OK, ..self.leader(&elector) },
             "/leader" => self.leader(&elector),
             // An unreachable API server does not fail the check, because a restart does not repair the API server.
             "/healthz" | "/livez" => match elector.health_check().check() {
@@ -177,25 +239,40 @@ impl StatusServer {
             "/metrics" => {
                 let mut body = String::new();
                 let _ = Status::write_prometheus([&elector.status()], &mut body);
-                self.work.lock().write_prometheus(&mut body);
+                if self.applications.is_none() {
+                    self.work.lock().write_prometheus(&mut body);
+                }
                 HttpAnswer { status: OK, content_type: "text/plain; version=0.0.4; charset=utf-8", body }
             }
-            _ => text("404 Not Found", "not found; use /leader, /healthz, /readyz or /metrics\n"),
+            _ => text("404 Not Found", "not found; use /, /leader, /healthz, /readyz or /metrics\n"),
         }
     }
 
     fn leader(&self, elector: &LeaderElector) -> HttpAnswer {
-        let status = elector.status();
-        // A leader whose command has not started or has ended does no work, so it is not reported as leader. After a
-        // request to step down, the command still works while it ends.
-        let running = self.work.lock().running.clone().filter(|(_, term)| !term.lease_remaining().is_zero());
+        let (status, identity) = (elector.status(), elector.identity());
+        // This clock is read first, so that no answer is valid for longer than the term.
+        let now = boot_time();
+        let left = |term: &Leadership| match self.applications {
+            Some(_) => term.remaining(),
+            // After a request to step down, the command still works while it ends.
+            None => term.lease_remaining(),
+        };
+        // A leader whose command has not started or has ended does no work, so it is not reported as leader.
+        let running = self.work.lock().running.clone().map(|(since, term)| (since, left(&term), term));
+        let running = running.filter(|(_, left, _)| !left.is_zero());
         let is_leader = running.is_some();
-        let leader = status.leader.as_deref().filter(|_| !status.leader_lease_expired);
-        let mut body = json!({ "record": status.record, "identity": elector.identity(), "leader": leader, "is_leader": is_leader });
-        if let Some((since, term)) = running {
+        let other = status.leader.as_deref().filter(|leader| !status.leader_lease_expired && *leader != identity);
+        let leader = if is_leader { Some(identity) } else { other };
+        let address = status.leader_address.filter(|_| leader.is_some());
+        let mut body = json!({
+            "record": status.record, "identity": identity, "name": leader.unwrap_or_default(), "leader": leader,
+            "address": address, "is_leader": is_leader, "fencing_token": null, "remaining_ms": 0, "until_boottime_ns": 0,
+        });
+        if let Some((since, left, term)) = running {
             body["since"] = humantime::format_rfc3339_millis(since).to_string().into();
             body["fencing_token"] = term.fencing_token().into();
-            body["seconds_left"] = term.lease_remaining().as_secs_f64().into();
+            body["remaining_ms"] = u64::try_from(left.as_millis()).unwrap_or(u64::MAX).into();
+            body["until_boottime_ns"] = u64::try_from((now + left).as_nanos()).unwrap_or(u64::MAX).into();
         }
         let status = if is_leader { OK } else { UNAVAILABLE };
         HttpAnswer { status, content_type: "application/json", body: format!("{body}\n") }
@@ -206,17 +283,47 @@ fn text(status: &'static str, body: &str) -> HttpAnswer {
     HttpAnswer { status, content_type: TEXT, body: body.to_owned() }
 }
 
-/// Returns the path of a complete request, and `true` for GET and HEAD.
-///
-/// Returns `None` while the request is incomplete.
-fn asked(request: &[u8]) -> Result<Option<(bool, String)>, httparse::Error> {
-    let mut headers = [httparse::EMPTY_HEADER; 64];
-    let mut parsed = httparse::Request::new(&mut headers);
-    if parsed.parse(request)?.is_partial() {
-        return Ok(None);
+impl Applications {
+    /// Asks the main thread for the release, because all applications have stopped.
+    fn done(&self, token: Option<&[u8]>) -> HttpAnswer {
+        let Some(path) = &self.token_file else { return text(FORBIDDEN, "start leasehold with --done-token-file\n") };
+        match is_token(path, token.unwrap_or_default()) {
+            Err(error) => {
+                return text("500 Internal Server Error", &format!("--done-token-file {}: {error}\n", path.display()));
+            }
+            Ok(false) => return text(FORBIDDEN, "send the token as `Authorization: Bearer TOKEN`\n"),
+            Ok(true) => {}
+        }
+        let (result, released) = bounded(1);
+        match self.done.send(result).ok().and_then(|()| released.recv().ok()) {
+            Some(Ok(())) => text(OK, "ok\n"),
+            Some(Err(error)) => text(UNAVAILABLE, &format!("{error}\n")),
+            None => text(UNAVAILABLE, "the election has ended\n"),
+        }
     }
-    let is_get = matches!(parsed.method, Some("GET" | "HEAD"));
-    Ok(Some((is_get, parsed.path.unwrap_or_default().to_owned())))
+}
+
+/// Returns `true` if `token` is the secret in the file. The time of the comparison shows only the length.
+fn is_token(path: &Path, token: &[u8]) -> io::Result<bool> {
+    let secret = read_secret(path)?;
+    let differences = secret.bytes().zip(token).fold(0, |differences, (a, b)| differences | (a ^ b));
+    Ok(secret.len() == token.len() && differences == 0)
+}
+
+impl HttpRequest {
+    /// Parses a request. Returns `None` while the request is incomplete.
+    fn parse(request: &[u8]) -> Result<Option<Self>, httparse::Error> {
+        let mut headers = [httparse::EMPTY_HEADER; 64];
+        let mut parsed = httparse::Request::new(&mut headers);
+        if parsed.parse(request)?.is_partial() {
+            return Ok(None);
+        }
+        let credentials = parsed.headers.iter().find(|header| header.name.eq_ignore_ascii_case("authorization"));
+        let token = credentials.and_then(|header| header.value.strip_prefix(b"Bearer "));
+        let path = parsed.path.unwrap_or_default().split('?').next().unwrap_or_default();
+        let method = parsed.method.unwrap_or_default().to_owned();
+        Ok(Some(Self { method, path: path.to_owned(), token: token.map(<[u8]>::to_vec) }))
+    }
 }
 
 #[cfg(test)]
@@ -230,7 +337,12 @@ mod tests {
         let store = Arc::new(MemoryStore::new());
         let elector = Arc::new(LeaderElector::builder("jobs").start_on(Arc::clone(&store)).expect("an elector"));
         let guard = elector.block_until_leader().expect("a term");
-        let server = StatusServer { elector: Arc::downgrade(&elector), work: Arc::default(), unready_after: None };
+        let server = StatusServer {
+            elector: Arc::downgrade(&elector),
+            work: Arc::default(),
+            unready_after: None,
+            applications: None,
+        };
         server.work.lock().begins(guard.leadership());
         let leader = || {
             let answer = server.about("/leader");
@@ -243,13 +355,16 @@ mod tests {
         guard.ended().recv_timeout(Duration::from_secs(60)).expect_err("disconnected");
         let (status, body) = leader();
         assert_eq!((status, &body["is_leader"]), (UNAVAILABLE, &false.into()));
-        assert!(body.get("fencing_token").is_none() && body.get("seconds_left").is_none(), "{body}");
+        assert!(body["fencing_token"].is_null() && body["remaining_ms"] == 0, "{body}");
     }
 
     #[test]
     fn slow_request_ends_at_its_time_limit() {
-        let server = StatusServer { elector: Weak::new(), work: Arc::default(), unready_after: None };
-        let address = server.serve(&[([127, 0, 0, 1], 0).into()]).expect("a port");
+        let server =
+            StatusServer { elector: Weak::new(), work: Arc::default(), unready_after: None, applications: None };
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        server.serve(listener).expect("a thread");
         let (began, mut connection) = (Instant::now(), TcpStream::connect(address).expect("a connection"));
         while connection.write_all(b"G").is_ok() {
             assert!(began.elapsed() < PATIENCE * 6, "the connection stays open");

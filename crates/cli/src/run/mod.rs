@@ -6,6 +6,7 @@
 
 mod command;
 mod descendants;
+pub mod elect;
 mod exec;
 mod guardian;
 mod http;
@@ -128,7 +129,7 @@ pub struct RunArgs {
     /// Longest time without progress
     #[arg(long, value_name = "DURATION", value_parser = positive_duration, requires = "progress", help_heading = "Fitness")]
     progress_timeout: Option<Duration>,
-    /// Serve /leader, /healthz, /readyz and /metrics on this address, for example 127.0.0.1:8080, or :8080 for all
+    /// Serve /, /leader, /healthz, /readyz and /metrics on this address, for example 127.0.0.1:8080, or :8080 for all
     /// addresses
     #[arg(long, value_name = "ADDRESS", value_parser = http::addresses, help_heading = "Fitness")]
     http: Option<HttpAddresses>,
@@ -236,10 +237,8 @@ pub fn run(arguments: RunArgs) -> Result<u8, Failure> {
     let work = Arc::default();
     if let Some(addresses) = arguments.http {
         let unready_after = arguments.unready_without_leader.map(|n| settings.lease_duration.saturating_mul(n));
-        let server = StatusServer { elector: Arc::downgrade(&elector), work: Arc::clone(&work), unready_after };
-        let address = server.serve(&addresses);
-        let address = address.map_err(|error| format!("--http: cannot listen on {addresses:?}: {error}"))?;
-        log::info!(target: COMMAND, "listening on http://{address}");
+        let (elector, work) = (Arc::downgrade(&elector), Arc::clone(&work));
+        StatusServer { elector, work, unready_after, applications: None }.serve(http::listen(&addresses)?)?;
     }
     let progress = arguments.progress.zip(arguments.progress_timeout);
     if let Some((ProgressSource::File(path), _)) = &progress {
