@@ -1,14 +1,16 @@
-//! Tests of the manifests in `deploy/command` and `deploy/group`, and of the image, also on a real kube-apiserver.
+//! Tests of the manifests whose image has the command, and of the image, also on a real kube-apiserver.
 
 use std::fs;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
 
 use crate::support::api::Method;
-
 use crate::support::cluster::Cluster;
-use crate::support::command::leasehold;
+use crate::support::command::{address, leasehold};
 use crate::support::manifests::{Manifests, apply, kubeconfig_of};
 use crate::support::run::Run;
+use crate::support::scratch;
 
 #[test]
 fn command_deployment_works_with_its_rights() {
@@ -62,13 +64,50 @@ fn group_deployment_works_with_its_rights() {
 }
 
 #[test]
+fn sidecar_deployment_works_with_its_rights() {
+    let Some(cluster) = Cluster::real("deploy-sidecar") else { return };
+    let (admin, manifests) = (cluster.api("admin"), Manifests::of("sidecar"));
+    apply(&admin, "deploy-sidecar", manifests.objects());
+    let kubeconfig = kubeconfig_of("report-sender", &cluster, &admin, "deploy-sidecar");
+    let pod = manifests.read("deployment.yaml")[0]["spec"]["template"]["spec"].clone();
+    let words = |value: &Value| -> Vec<String> {
+        let words = value.as_array().expect("words").iter();
+        words.map(|word| word.as_str().expect("a word").to_owned()).collect()
+    };
+    let scratch = scratch();
+    let token_file = scratch.path().join("done-token").display().to_string();
+    let here = |word: String| word.replace("/run/leasehold/done-token", &token_file).replace("=:4040", "=127.0.0.1:0");
+
+    let first = words(&pod["initContainers"][0]["command"]);
+    let written = Command::new(&first[0]).args(first.into_iter().skip(1).map(here)).status().expect("it starts");
+    assert!(written.success());
+    let mut command = leasehold();
+    command.args(words(&pod["initContainers"][1]["args"]).into_iter().map(here)).env("KUBECONFIG", kubeconfig.path());
+    let sidecar = Run::of(command.stdin(Stdio::null()));
+    let application = words(&pod["containers"][0]["command"]);
+    let files = manifests.path("").display().to_string();
+    let mut command = Command::new(&application[0]);
+    command.arg(application[1].replace("/application/", &files)).env("DONE_TOKEN_FILE", &token_file);
+    let application = Run::of(command.env("SIDECAR", format!("http://{}", address(&sidecar))).stdin(Stdio::null()));
+    application.wait_for_out(" works until ");
+    application.terminates_with(0);
+    let ended = sidecar.terminates_with(0);
+    let path = "/apis/coordination.k8s.io/v1/namespaces/deploy-sidecar/leases/report-sender";
+    let lease = admin.request(Method::GET, path, None).expect("the lease");
+    assert_eq!(lease["spec"]["holderIdentity"], "", "it is released");
+    assert!(!ended.errors.contains("WARN"), "its rights are enough: {}", ended.errors);
+}
+
+#[test]
 fn command_image_matches_the_user_of_the_manifests() {
     let manifests = Manifests::of("command");
     let user_of = |manifests: &Manifests| {
         manifests.read("deployment.yaml")[0]["spec"]["template"]["spec"]["securityContext"]["runAsUser"].clone()
     };
     let user = user_of(&manifests);
-    assert_eq!(user, user_of(&Manifests::of("group")));
+    for other in ["group", "sidecar"] {
+        assert_eq!(user, user_of(&Manifests::of(other)));
+    }
     let image = fs::read_to_string(manifests.path("Dockerfile")).expect("a Dockerfile");
     let (build, last) = image.rsplit_once("\nFROM ").expect("stages");
     assert!(build.contains("-p leasehold-cli --bin leasehold"), "{build}");

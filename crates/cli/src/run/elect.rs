@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args};
-use crossbeam_channel::{Receiver, RecvError, Sender, after, never, select, unbounded};
-use leasehold::{LeaderElector, LeaderElectorBuilder, LeaderGuard};
+use crossbeam_channel::{Receiver, after, never, select, unbounded};
+use leasehold::{LeaderElector, LeaderElectorBuilder, LeaderGuard, Settings};
 use parking_lot::Mutex;
 
-use super::http::{self, Applications, CommandWork, HttpAddresses, StatusServer};
+use super::http::{self, Applications, CommandWork, HttpAddresses, ReleaseSender, StatusServer};
 use super::signals::{self, Caught};
 use crate::election::{ElectionArgs, Error};
 use crate::log::COMMAND;
@@ -68,11 +68,9 @@ pub fn elect(arguments: ElectArgs) -> Result<u8, Failure> {
     let applications = Some(Applications { token_file, done });
     let server =
         StatusServer { elector: Arc::downgrade(&elector), work: Arc::clone(&work), unready_after, applications };
-    let listening = server.serve(http::listen(&http)?)?;
-    let to_expiry = settings.lease_duration.saturating_sub(settings.renew_deadline);
-    let sidecar = Sidecar { elector, work, reports, signals, lease_duration: settings.lease_duration, to_expiry };
-    sidecar.run()?;
-    listening.finish();
+    let server = server.serve(http::listen(&http)?)?;
+    Sidecar { elector, work, reports, signals, settings }.run()?;
+    http::finish(&server);
     Ok(0)
 }
 
@@ -81,112 +79,67 @@ struct Sidecar {
     elector: Arc<LeaderElector>,
     work: Arc<Mutex<CommandWork>>,
     /// Each `POST /done`, with the channel of its answer.
-    reports: Receiver<Sender<Result<(), leasehold::Error>>>,
+    reports: Receiver<ReleaseSender>,
     signals: Receiver<Caught>,
-    lease_duration: Duration,
-    /// The time from the end of an unrenewed term to the expiry of its lease.
-    to_expiry: Duration,
-}
-
-/// What follows a term or a campaign.
-enum NextStep {
-    Campaign,
-    /// Leave the lease to another replica for a lease duration, because the applications of this replica have stopped.
-    StandAside,
-    Exit,
+    settings: Settings,
 }
 
 impl Sidecar {
+    /// Campaigns and leads in turn, until a signal ends this process.
     fn run(&self) -> Result<(), Error> {
+        let Settings { lease_duration, renew_deadline, .. } = self.settings;
+        // The time from the end of the last renewed term to the expiry of its lease.
+        let to_expiry = lease_duration.saturating_sub(renew_deadline);
+        let (mut campaign, mut leader) = (Some(self.elector.campaign()?), None::<LeaderGuard>);
+        // `due` is the time of the next campaign, or of the exit.
+        let (mut ended, mut due, mut is_stopping) = (never(), never(), false);
         loop {
-            let mut next = self.campaign()?;
-            while let NextStep::StandAside = next {
-                next = self.stand_aside();
-            }
-            if let NextStep::Exit = next {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Campaigns, and leads if a term starts.
-    fn campaign(&self) -> Result<NextStep, Error> {
-        let campaign = self.elector.campaign()?;
-        loop {
+            let won = campaign.as_ref().map_or_else(never, |campaign| campaign.receiver().clone());
             select! {
-                recv(campaign.receiver()) -> won => return Ok(self.lead(won??)),
-                recv(self.reports) -> result => return Ok(stopped(result)),
-                recv(self.signals) -> caught => if ends_us(caught) { return Ok(NextStep::Exit) },
-            }
-        }
-    }
-
-    /// Leads until `POST /done`, or until the lease of an ended term has expired.
-    fn lead(&self, guard: LeaderGuard) -> NextStep {
-        self.work.lock().begins(guard.leadership());
-        let (mut ended, mut expired, mut is_stopping) = (guard.ended().clone(), never(), false);
-        loop {
-            select! {
-                recv(self.reports) -> result => {
+                recv(won) -> guard => {
+                    let guard = guard??;
+                    self.work.lock().begins(guard.leadership());
+                    (ended, campaign, leader) = (guard.ended().clone(), None, Some(guard));
+                }
+                recv(self.reports) -> report => {
+                    campaign = None;
                     self.work.lock().ended(None);
-                    let released = guard.release();
-                    log::info!(target: COMMAND, "all applications have stopped, lease released");
-                    let _ = result.map(|result| result.send(released));
-                    return if is_stopping { NextStep::Exit } else { NextStep::StandAside };
+                    let released = leader.take().map_or(Ok(()), LeaderGuard::release);
+                    log::info!(target: COMMAND, "applications have stopped, no campaign for {lease_duration:?}");
+                    let _ = report.map(|answer| answer.send(released));
+                    if is_stopping {
+                        return Ok(());
+                    }
+                    // Another replica leads, because the applications of this replica have stopped.
+                    (ended, due) = (never(), after(lease_duration));
                 }
                 recv(ended) -> _ => {
-                    ended = never();
-                    let left = guard.lease_remaining();
-                    expired = after(if is_stopping { left } else { left + self.to_expiry });
                     log::info!(target: COMMAND, "term ended, leaving the lease until POST /done or its expiry");
+                    let left = leader.as_ref().map(|guard| guard.lease_remaining()).unwrap_or_default();
+                    (ended, due) = (never(), after(left + to_expiry));
                 }
-                recv(expired) -> _ => match guard.lease_remaining() {
+                recv(due) -> _ => match leader.as_ref().map(|guard| guard.lease_remaining()).unwrap_or_default() {
                     // After a request to step down, the lease is renewed for a while.
-                    left if !left.is_zero() => expired = after(left + self.to_expiry),
-                    _ if is_stopping => {
-                        // An application may still work, so the lease must expire without a release.
-                        std::mem::forget(guard);
-                        return NextStep::Exit;
-                    }
+                    left if !left.is_zero() => due = after(left + to_expiry),
+                    _ if is_stopping => break,
                     _ => {
                         self.work.lock().ended(None);
-                        return NextStep::Campaign;
+                        drop(leader.take());
+                        (due, campaign) = (never(), Some(self.elector.campaign()?));
                     }
                 },
-                recv(self.signals) -> caught => match ends_us(caught) {
-                    true if is_stopping => {
-                        std::mem::forget(guard);
-                        return NextStep::Exit;
-                    }
-                    true => {
-                        is_stopping = true;
+                recv(self.signals) -> caught => match &leader {
+                    _ if !caught.map_or(true, Caught::ends_us) => {}
+                    Some(guard) if !is_stopping => {
                         guard.step_down_within(Duration::ZERO);
-                        expired = after(guard.lease_remaining());
+                        (ended, due, is_stopping) = (never(), after(guard.lease_remaining()), true);
                     }
-                    false => {}
+                    _ => break,
                 },
             }
         }
+        // An application may still work, so the lease must expire without a release.
+        std::mem::forget(leader);
+        Ok(())
     }
-
-    fn stand_aside(&self) -> NextStep {
-        let over = after(self.lease_duration);
-        loop {
-            select! {
-                recv(over) -> _ => return NextStep::Campaign,
-                recv(self.reports) -> result => return stopped(result),
-                recv(self.signals) -> caught => if ends_us(caught) { return NextStep::Exit },
-            }
-        }
-    }
-}
-
-/// Answers a `POST /done` of a replica that does not lead.
-fn stopped(result: Result<Sender<Result<(), leasehold::Error>>, RecvError>) -> NextStep {
-    let _ = result.map(|result| result.send(Ok(())));
-    NextStep::StandAside
-}
-
-fn ends_us(caught: Result<Caught, RecvError>) -> bool {
-    caught.map_or(true, Caught::ends_us)
 }

@@ -95,14 +95,15 @@ const LONGEST_REQUEST: usize = 8 * 1024;
 /// The time limit of a request.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The channel on which the main thread receives `POST /done`, and answers with the result of the release.
-pub type DoneSender = Sender<Sender<Result<(), leasehold::Error>>>;
+/// The channel of the result of a release.
+pub type ReleaseSender = Sender<Result<(), leasehold::Error>>;
 
 /// The applications of a sidecar, which work while the sidecar leads.
 pub struct Applications {
     /// The file with the token of `POST /done`.
     pub token_file: Option<PathBuf>,
-    pub done: DoneSender,
+    /// The channel on which the main thread receives each `POST /done`.
+    pub done: Sender<ReleaseSender>,
 }
 
 pub struct StatusServer {
@@ -113,20 +114,6 @@ pub struct StatusServer {
     pub unready_after: Option<Duration>,
     /// `None` if this process runs a command.
     pub applications: Option<Applications>,
-}
-
-/// A server that listens until the process ends.
-pub struct Listening(Weak<StatusServer>);
-
-impl Listening {
-    /// Waits until the received requests are answered, at most for one second.
-    pub fn finish(&self) {
-        let until = Instant::now() + Duration::from_secs(1);
-        // The listening thread holds one reference, and each answering thread another one.
-        while self.0.strong_count() > 1 && Instant::now() < until {
-            thread::sleep(Duration::from_millis(2));
-        }
-    }
 }
 
 /// A complete request.
@@ -154,9 +141,9 @@ impl StatusServer {
     /// # Errors
     ///
     /// Returns an error if the system cannot start a thread.
-    pub fn serve(self, listener: TcpListener) -> io::Result<Listening> {
+    pub fn serve(self, listener: TcpListener) -> io::Result<Weak<Self>> {
         let server = Arc::new(self);
-        let listening = Listening(Arc::downgrade(&server));
+        let serving = Arc::downgrade(&server);
         thread::Builder::new().name("http".into()).spawn(move || {
             for connection in listener.incoming() {
                 let Ok(connection) = connection else {
@@ -171,7 +158,7 @@ impl StatusServer {
                 }
             }
         })?;
-        Ok(listening)
+        Ok(serving)
     }
 
     fn answer(&self, mut connection: TcpStream) -> io::Result<()> {
@@ -276,6 +263,15 @@ impl StatusServer {
         }
         let status = if is_leader { OK } else { UNAVAILABLE };
         HttpAnswer { status, content_type: "application/json", body: format!("{body}\n") }
+    }
+}
+
+/// Waits until the received requests are answered, at most for one second.
+pub fn finish(server: &Weak<StatusServer>) {
+    let until = Instant::now() + Duration::from_secs(1);
+    // The listening thread holds one reference, and each answering thread another one.
+    while server.strong_count() > 1 && Instant::now() < until {
+        thread::sleep(Duration::from_millis(2));
     }
 }
 
