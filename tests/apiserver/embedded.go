@@ -13,15 +13,25 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"k8s.io/component-base/cli"
 	"k8s.io/kubernetes/cmd/kube-apiserver/app"
+	manager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 )
 
 var embedded = map[string]func(args []string) error{
 	"etcd":           serveEtcd,
 	"kube-apiserver": serveKubeAPIServer,
+	// A test of rollouts starts this program itself, with its own flags.
+	"kube-controller-manager": serveKubeControllerManager,
 }
 
 func serveKubeAPIServer(args []string) error {
 	command := app.NewAPIServerCommand()
+	command.SetArgs(args)
+	os.Exit(cli.Run(command))
+	return nil
+}
+
+func serveKubeControllerManager(args []string) error {
+	command := manager.NewControllerManagerCommand()
 	command.SetArgs(args)
 	os.Exit(cli.Run(command))
 	return nil

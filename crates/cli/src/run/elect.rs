@@ -1,4 +1,4 @@
-//! `leasehold elect`: a sidecar that campaigns for applications, which ask over HTTP who leads.
+//! `leasehold elect`: a sidecar that campaigns, and answers who leads.
 //!
 //! An application may work until the end of the last answer that it received. The sidecar knows neither the
 //! applications nor whether they still work, so it releases the lease only after `POST /done`. Otherwise the lease is no
@@ -21,7 +21,7 @@ use crate::say::Failure;
 
 /// Campaign without a command, and answer over HTTP whether this replica leads
 ///
-/// For applications that cannot be the command of `leasehold run`, such as other containers of a pod.
+/// An application can be another container of the pod. The application asks the sidecar before it works.
 ///
 /// `GET /` answers with JSON, and `GET /leader` with the same JSON and status 200 or 503. An application may work for
 /// remaining_ms milliseconds after it has sent the request, on a clock that counts suspend, or until CLOCK_BOOTTIME of

@@ -1,4 +1,4 @@
-//! The HTTP endpoints: leader, health, readiness and metrics, and the report of applications that have stopped.
+//! The HTTP endpoints: leader, health, readiness, metrics, and `POST /done` of a sidecar.
 
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
@@ -18,7 +18,7 @@ use super::times::boot_time;
 use crate::log::COMMAND;
 use crate::password::read_secret;
 
-/// The term in which the command or the applications of a sidecar may work, and counters of the command.
+/// The term in which the command or a sidecar's applications may work, and counters.
 #[derive(Debug, Default)]
 pub struct CommandWork {
     /// The start time of the work and its term, or `None` if nothing works.
