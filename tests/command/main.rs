@@ -10,6 +10,7 @@ mod jobs;
 mod leader;
 mod observe;
 mod periods;
+mod rollout;
 mod run;
 mod sessions;
 mod sidecar;
