@@ -165,7 +165,7 @@ fn a_cluster_asks_by_http() {
     let body: Value = serde_json::from_str(&body).expect("JSON");
     assert_eq!((status, &body["leader"], &body["is_leader"]), (200, &"one".into(), &true.into()));
     assert_eq!(body["fencing_token"].to_string(), leader.out().trim());
-    assert!(body["seconds_left"].as_f64().is_some_and(|left| left > 1.0 && left < 60.0), "{body}");
+    assert!(body["remaining_ms"].as_u64().is_some_and(|left| left > 1_000 && left < 60_000), "{body}");
     assert!(body["since"].as_str().is_some_and(|since| humantime::parse_rfc3339(since).is_ok()), "{body}");
 
     let (status, body) = get(&of_standby, "/leader");

@@ -235,7 +235,7 @@ fn requested_replica_is_the_leader_until_its_command_ends() {
     let (status, body) = get(&of_leader, "/leader");
     let body: Value = serde_json::from_str(&body).expect("JSON");
     assert_eq!((status, &body["leader"], &body["is_leader"]), (200, &"a".into(), &true.into()));
-    assert!(body["seconds_left"].as_f64().is_some_and(|left| left > 1.0 && left < 60.0), "{body}");
+    assert!(body["remaining_ms"].as_u64().is_some_and(|left| left > 1_000 && left < 60_000), "{body}");
     let metrics = get(&of_leader, "/metrics").1;
     assert!(metrics.contains("leader=\"a\",address=\"\"} 1\n"), "{metrics}");
     cluster.delete();

@@ -95,6 +95,9 @@ const LONGEST_REQUEST: usize = 8 * 1024;
 /// The time limit of a request.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// The time to read the rest of a request after its answer.
+const LINGER: Duration = Duration::from_millis(100);
+
 /// The channel of the result of a release.
 pub type ReleaseSender = Sender<Result<(), leasehold::Error>>;
 
@@ -189,8 +192,10 @@ impl StatusServer {
         connection.write_all(head.as_bytes())?;
         // If unread bytes of a request body were left, a close would reset the connection, and the answer could be lost.
         connection.shutdown(Shutdown::Write)?;
-        connection.set_read_timeout(Some(Duration::from_millis(100)))?;
-        io::copy(&mut connection.take(LONGEST_REQUEST as u64), &mut io::sink()).map(drop)
+        let until = Instant::now() + LINGER;
+        connection.set_read_timeout(Some(LINGER))?;
+        while connection.read(&mut request)? > 0 && Instant::now() < until {}
+        Ok(())
     }
 
     fn reply(&self, request: &HttpRequest) -> HttpAnswer {
