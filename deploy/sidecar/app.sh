@@ -8,7 +8,7 @@ field() { echo "$answer" | sed -n "s/.*\"$1\":\([0-9]*\).*/\1/p"; }
 
 while [ -z "$stopping" ]; do
     sent=$(now) # before the request, because the answer may be late
-    answer=$(curl --fail --silent --show-error --max-time 2 "$sidecar/")
+    answer=$(curl --noproxy '*' --fail --silent --show-error --max-time 2 "$sidecar/")
     remaining=$(field remaining_ms)
     until=$((sent + ${remaining:-0})) checked=$(now)
     if [ $((checked + 10 + longest_step)) -lt "$until" ]; then # replace the next line by your work
@@ -18,4 +18,4 @@ while [ -z "$stopping" ]; do
 done
 
 printf 'Authorization: Bearer %s' "$(cat "$token_file")" |
-    curl --fail --silent --show-error --max-time 10 --request POST --header @- "$sidecar/done"
+    curl --noproxy '*' --fail --silent --show-error --max-time 30 --retry 1 --retry-all-errors --request POST --header @- "$sidecar/done"

@@ -176,7 +176,7 @@ fn a_cluster_asks_by_http() {
     );
 
     for of in [&of_leader, &of_standby] {
-        assert_eq!((get(of, "/healthz").0, get(of, "/readyz?verbose").0, get(of, "/").0), (200, 200, 404));
+        assert_eq!((get(of, "/healthz").0, get(of, "/readyz?verbose").0, get(of, "/nothing").0), (200, 200, 404));
         // Together, these requests exceed the limit of simultaneous connections, so the server must close each
         // connection.
         assert!((0..40).all(|_| get(of, "/livez") == (200, "ok\n".to_owned())));

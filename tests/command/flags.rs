@@ -72,6 +72,10 @@ fn invalid_flags_are_one_line_and_exit_code_125() {
         (&["elect", "--http=:0"], "--lease <NAME>"),
         (&["elect", "--lease=jobs"], "--http <ADDRESS>"),
         (&["elect", "--lease=jobs", "--http=:0", &store, "--identity="], "--identity is"),
+        (
+            &["elect", "--lease=jobs", "--http=:0", &store, "--done-token-file=/there/is/none"],
+            "--done-token-file /there",
+        ),
         (&["observe", "--group=jobs", "jobs"], "cannot be used with"),
         (&["walk"], "walk"),
         // A misspelled flag must not be run as a program.

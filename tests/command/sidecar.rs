@@ -1,6 +1,8 @@
 //! Tests of `leasehold elect` and of the applications in `deploy/sidecar`, each as its own process.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -164,6 +166,50 @@ fn done_needs_the_token_of_the_file() {
     let request = format!("authorization: Bearer other\r\nContent-Length: 100000\r\n\r\n{body}");
     assert_eq!(sidecar.post(&request), (200, "ok\n".to_owned()));
     assert!(!sidecar.run.errors().contains("other"), "a secret in the log");
+}
+
+#[test]
+fn done_that_is_overtaken_by_an_answer_releases_nothing() {
+    let sidecars = Sidecars::on_a_file();
+    let sidecar = sidecars.start("a", &[]);
+    sidecar.wait_for_term();
+    // The request arrives in two parts. In between, a restarted application asks.
+    let mut early = TcpStream::connect(&sidecar.address).expect("it listens");
+    write!(early, "POST /done HTTP/1.1\r\nAuthorization: bearer {TOKEN}\r\n").expect("sent");
+    assert_eq!(sidecar.answer()["is_leader"], true);
+    early.write_all(b"\r\n").expect("sent");
+    let mut answer = String::new();
+    early.read_to_string(&mut answer).expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 409 "), "{answer}");
+    assert_eq!(sidecar.answer()["is_leader"], true, "nothing is released");
+    assert_eq!(sidecar.done().0, 200);
+}
+
+#[test]
+fn release_that_is_not_confirmed_stays_an_error() {
+    let sidecars = Sidecars::on_a_file();
+    let sidecar = sidecars.start("a", &[]);
+    sidecar.wait_for_term();
+    let database = rusqlite::Connection::open(sidecars.scratch.path().join("election.db")).expect("a database");
+    database.execute_batch("BEGIN EXCLUSIVE").expect("a lock");
+    for _ in 0..2 {
+        let (status, body) = sidecar.done();
+        assert!(status == 503 && body.contains("not confirmed"), "{status} {body}");
+    }
+    drop(database);
+}
+
+#[test]
+fn sidecar_without_a_token_file_exits_at_once() {
+    let scratch = scratch();
+    let store = format!("--store=sqlite://{}", scratch.path().join("election.db").display());
+    let mut command = leasehold();
+    command.args(["elect", "--lease=jobs", &store, "--lease-duration=10m", "--http=127.0.0.1:0"]);
+    let run = Run::of(command.stdin(Stdio::null()));
+    run.wait_for_error("started leading");
+    assert_eq!(ask(&address(&run), "POST /done HTTP/1.1\r\n\r\n").0, 403);
+    // It would wait for longer than this test.
+    run.terminates_with(0);
 }
 
 fn done_releases_and_stands_aside(sidecars: &Sidecars) {

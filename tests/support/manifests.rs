@@ -47,7 +47,8 @@ fn collection(object: &Value, namespace: &str) -> String {
         "v1" => "/api/v1".to_owned(),
         version => format!("/apis/{version}"),
     };
-    let plural = format!("{}s", object["kind"].as_str().expect("a kind").to_lowercase());
+    let kind = object["kind"].as_str().expect("a kind").to_lowercase();
+    let plural = kind.strip_suffix('y').map_or_else(|| format!("{kind}s"), |stem| format!("{stem}ies"));
     format!("{group}/namespaces/{namespace}/{plural}")
 }
 

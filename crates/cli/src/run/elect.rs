@@ -6,17 +6,18 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::{ArgGroup, Args};
 use crossbeam_channel::{Receiver, after, never, select, unbounded};
 use leasehold::{LeaderElector, LeaderElectorBuilder, LeaderGuard, Settings};
 use parking_lot::Mutex;
 
-use super::http::{self, Applications, CommandWork, HttpAddresses, ReleaseSender, StatusServer};
+use super::http::{self, Applications, CommandWork, DoneReport, DoneResult, HttpAddresses, StatusServer};
 use super::signals::{self, Caught};
 use crate::election::{ElectionArgs, Error};
 use crate::log::COMMAND;
+use crate::password::read_secret;
 use crate::say::Failure;
 
 /// Campaign without a command, and answer over HTTP whether this replica leads
@@ -29,7 +30,8 @@ use crate::say::Failure;
 ///
 /// `POST /done` reports that all applications of this replica have stopped. The lease is then released, and this replica
 /// campaigns again after a lease duration. Without `POST /done`, the lease is never released. After SIGTERM, the lease is
-/// no longer renewed, and the process waits for `POST /done` until the term ends.
+/// no longer renewed, and the process waits for `POST /done` until the lease is lost. The release timeout is at most, and by
+/// default, the renew deadline.
 ///
 /// Exit codes: 0 after SIGTERM, SIGINT, SIGHUP or SIGQUIT; 125 for errors.
 #[derive(Debug, Args)]
@@ -40,7 +42,7 @@ pub struct ElectArgs {
     /// Serve /, /leader, /done, /healthz, /readyz and /metrics on this address, for example 127.0.0.1:4040
     #[arg(long, value_name = "ADDRESS", value_parser = http::addresses)]
     http: HttpAddresses,
-    /// File with the token that `POST /done` needs in `Authorization: Bearer TOKEN`
+    /// File with the token that `POST /done` needs in `Authorization: Bearer TOKEN` [default: no `POST /done`]
     #[arg(long, value_name = "FILE")]
     done_token_file: Option<PathBuf>,
     /// Make /readyz fail after N lease durations without a leader [default: never]
@@ -60,6 +62,13 @@ pub fn elect(arguments: ElectArgs) -> Result<u8, Failure> {
     let ElectArgs { election, http, done_token_file: token_file, unready_without_leader, .. } = arguments;
     let builder = election.place.namespace.iter().fold(election.builder(), LeaderElectorBuilder::namespace);
     let settings = builder.validate()?;
+    // The main thread waits for the release, so a signal must not wait for longer than at any other time.
+    let release_timeout = election.release_timeout.unwrap_or(settings.renew_deadline).min(settings.renew_deadline);
+    let builder = builder.release_timeout(release_timeout);
+    if let Some(path) = &token_file {
+        read_secret(path).map_err(|error| format!("--done-token-file {}: {error}", path.display()))?;
+    }
+    let may_release = token_file.is_some();
     let signals = signals::take()?;
     let elector = Arc::new(election.place.open(election.lock_type, true)?.start(builder)?);
     let (done, reports) = unbounded();
@@ -69,7 +78,7 @@ pub fn elect(arguments: ElectArgs) -> Result<u8, Failure> {
     let server =
         StatusServer { elector: Arc::downgrade(&elector), work: Arc::clone(&work), unready_after, applications };
     let server = server.serve(http::listen(&http)?)?;
-    Sidecar { elector, work, reports, signals, settings }.run()?;
+    Sidecar { elector, work, reports, signals, settings, may_release }.run()?;
     http::finish(&server);
     Ok(0)
 }
@@ -78,10 +87,11 @@ pub fn elect(arguments: ElectArgs) -> Result<u8, Failure> {
 struct Sidecar {
     elector: Arc<LeaderElector>,
     work: Arc<Mutex<CommandWork>>,
-    /// Each `POST /done`, with the channel of its answer.
-    reports: Receiver<ReleaseSender>,
+    reports: Receiver<DoneReport>,
     signals: Receiver<Caught>,
     settings: Settings,
+    /// `true` if `POST /done` is possible.
+    may_release: bool,
 }
 
 impl Sidecar {
@@ -93,6 +103,8 @@ impl Sidecar {
         let (mut campaign, mut leader) = (Some(self.elector.campaign()?), None::<LeaderGuard>);
         // `due` is the time of the next campaign, or of the exit.
         let (mut ended, mut due, mut is_stopping) = (never(), never(), false);
+        // The last release, if it was not confirmed, and the time until which its lease may exist.
+        let mut unconfirmed = None;
         loop {
             let won = campaign.as_ref().map_or_else(never, |campaign| campaign.receiver().clone());
             select! {
@@ -102,11 +114,20 @@ impl Sidecar {
                     (ended, campaign, leader) = (guard.ended().clone(), None, Some(guard));
                 }
                 recv(self.reports) -> report => {
+                    let DoneReport { connection, result } = report?;
+                    if !self.work.lock().end_before(connection) {
+                        let _ = result.send(DoneResult::AskedSince);
+                        continue;
+                    }
                     campaign = None;
-                    self.work.lock().ended(None);
-                    let released = leader.take().map_or(Ok(()), LeaderGuard::release);
-                    log::info!(target: COMMAND, "applications have stopped, no campaign for {lease_duration:?}");
-                    let _ = report.map(|answer| answer.send(released));
+                    if let Some(guard) = leader.take() {
+                        log::info!(target: COMMAND, "applications have stopped, no campaign for {lease_duration:?}");
+                        unconfirmed = guard.release().err().map(|error| (error, Instant::now() + lease_duration));
+                    }
+                    let _ = result.send(match &unconfirmed {
+                        Some((error, until)) if Instant::now() < *until => DoneResult::NotConfirmed(error.clone()),
+                        _ => DoneResult::Released,
+                    });
                     if is_stopping {
                         return Ok(());
                     }
@@ -130,9 +151,13 @@ impl Sidecar {
                 },
                 recv(self.signals) -> caught => match &leader {
                     _ if !caught.map_or(true, Caught::ends_us) => {}
-                    Some(guard) if !is_stopping => {
+                    Some(guard) if !is_stopping && self.may_release => {
+                        is_stopping = true;
+                        // The lease of an ended term is already left until its expiry.
+                        if guard.is_leader() {
+                            (ended, due) = (never(), after(guard.lease_remaining()));
+                        }
                         guard.step_down_within(Duration::ZERO);
-                        (ended, due, is_stopping) = (never(), after(guard.lease_remaining()), true);
                     }
                     _ => break,
                 },

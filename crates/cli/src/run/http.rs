@@ -1,7 +1,7 @@
 //! The HTTP endpoints: leader, health, readiness, metrics, and `POST /done` of a sidecar.
 
 use std::fmt::Write as _;
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
@@ -23,6 +23,8 @@ use crate::password::read_secret;
 pub struct CommandWork {
     /// The start time of the work and its term, or `None` if nothing works.
     running: Option<(SystemTime, Leadership)>,
+    /// The number of the latest connection whose answer has allowed work.
+    allowed: u64,
     starts: u64,
     failures: u64,
     last: Option<u8>,
@@ -41,6 +43,18 @@ impl CommandWork {
             self.failures += u64::from(code != 0);
             self.last = Some(code);
         }
+    }
+
+    /// Ends the work of a sidecar's applications, and returns `true`.
+    ///
+    /// Returns `false` if an answer on a later connection than `connection` has allowed work. The applications that have
+    /// stopped are then not all.
+    pub fn end_before(&mut self, connection: u64) -> bool {
+        let is_latest = self.allowed <= connection;
+        if is_latest {
+            self.running = None;
+        }
+        is_latest
     }
 
     /// Writes the metrics of the command in the text format of Prometheus.
@@ -81,7 +95,11 @@ pub fn addresses(text: &str) -> Result<HttpAddresses, String> {
 /// Returns an error if no address can be used.
 pub fn listen(addresses: &[SocketAddr]) -> Result<TcpListener, String> {
     let refused = |error| format!("--http: cannot listen on {addresses:?}: {error}");
-    let listener = TcpListener::bind(addresses).map_err(refused)?;
+    // If another program uses the first address, its clients could reach this server by the second address.
+    let is_final =
+        |bound: &io::Result<_>| bound.as_ref().err().is_none_or(|error| error.kind() == ErrorKind::AddrInUse);
+    let bound = addresses.iter().map(TcpListener::bind).find(is_final);
+    let listener = bound.unwrap_or_else(|| TcpListener::bind(addresses)).map_err(refused)?;
     log::info!(target: COMMAND, "listening on http://{}", listener.local_addr().map_err(refused)?);
     Ok(listener)
 }
@@ -95,18 +113,33 @@ const LONGEST_REQUEST: usize = 8 * 1024;
 /// The time limit of a request.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// The scheme of the token.
+const BEARER: &[u8] = b"Bearer ";
+
 /// The time to read the rest of a request after its answer.
 const LINGER: Duration = Duration::from_millis(100);
 
-/// The channel of the result of a release.
-pub type ReleaseSender = Sender<Result<(), leasehold::Error>>;
+/// A `POST /done`, which the main thread answers.
+pub struct DoneReport {
+    /// The number of its connection, in the order in which the clients have connected.
+    pub connection: u64,
+    pub result: Sender<DoneResult>,
+}
+
+/// The result of a `POST /done`.
+pub enum DoneResult {
+    /// This replica does not hold the lease.
+    Released,
+    /// An application has asked on a later connection, and may work.
+    AskedSince,
+    NotConfirmed(leasehold::Error),
+}
 
 /// The applications of a sidecar, which work while the sidecar leads.
 pub struct Applications {
     /// The file with the token of `POST /done`.
     pub token_file: Option<PathBuf>,
-    /// The channel on which the main thread receives each `POST /done`.
-    pub done: Sender<ReleaseSender>,
+    pub done: Sender<DoneReport>,
 }
 
 pub struct StatusServer {
@@ -148,7 +181,7 @@ impl StatusServer {
         let server = Arc::new(self);
         let serving = Arc::downgrade(&server);
         thread::Builder::new().name("http".into()).spawn(move || {
-            for connection in listener.incoming() {
+            for (number, connection) in (1..).zip(listener.incoming()) {
                 let Ok(connection) = connection else {
                     // After an error such as too many open files, an immediate retry would fail again.
                     thread::sleep(Duration::from_millis(100));
@@ -157,19 +190,20 @@ impl StatusServer {
                 // Each answering thread holds a clone of `server`, so the strong count limits the connections.
                 if Arc::strong_count(&server) <= MOST_CONNECTIONS {
                     let answering = Arc::clone(&server);
-                    let _ = thread::Builder::new().name("http".into()).spawn(move || answering.answer(connection));
+                    let _ =
+                        thread::Builder::new().name("http".into()).spawn(move || answering.answer(number, connection));
                 }
             }
         })?;
         Ok(serving)
     }
 
-    fn answer(&self, mut connection: TcpStream) -> io::Result<()> {
+    fn answer(&self, number: u64, mut connection: TcpStream) -> io::Result<()> {
         let until = Instant::now() + PATIENCE;
         let (mut request, mut length) = ([0; LONGEST_REQUEST], 0);
         let answer = loop {
             match HttpRequest::parse(&request[..length]) {
-                Ok(Some(request)) => break self.reply(&request),
+                Ok(Some(request)) => break self.reply(number, &request),
                 Ok(None) if length < request.len() => {}
                 _ => break text("400 Bad Request", "invalid HTTP request\n"),
             }
@@ -183,7 +217,7 @@ impl StatusServer {
         connection.set_write_timeout(Some(PATIENCE))?;
         let HttpAnswer { status, content_type, body } = answer;
         let mut head = format!(
-            "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+            "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n",
             body.len()
         );
         if !request.starts_with(b"HEAD ") {
@@ -198,19 +232,19 @@ impl StatusServer {
         Ok(())
     }
 
-    fn reply(&self, request: &HttpRequest) -> HttpAnswer {
+    fn reply(&self, connection: u64, request: &HttpRequest) -> HttpAnswer {
         match (&*request.method, &*request.path, &self.applications) {
-            ("POST", "/done", Some(applications)) => applications.done(request.token.as_deref()),
-            ("GET" | "HEAD", path, _) => self.about(path),
-            _ => text("405 Method Not Allowed", "use GET or HEAD\n"),
+            ("POST", "/done", Some(applications)) => applications.done(connection, request.token.as_deref()),
+            ("GET" | "HEAD", path, _) => self.about(connection, path),
+            _ => text("405 Method Not Allowed", "use GET or HEAD, or POST /done for a sidecar\n"),
         }
     }
 
-    fn about(&self, path: &str) -> HttpAnswer {
+    fn about(&self, connection: u64, path: &str) -> HttpAnswer {
         let Some(elector) = self.elector.upgrade() else { return text(UNAVAILABLE, "the election has ended\n") };
         match path {
-            "/" => HttpAnswer { status: OK, ..self.leader(&elector) },
-            "/leader" => self.leader(&elector),
+            "/" => HttpAnswer { status: OK, ..self.leader(connection, &elector) },
+            "/leader" => self.leader(connection, &elector),
             // An unreachable API server does not fail the check, because a restart does not repair the API server.
             "/healthz" | "/livez" => match elector.health_check().check() {
                 Ok(()) => text(OK, "ok\n"),
@@ -240,7 +274,7 @@ impl StatusServer {
         }
     }
 
-    fn leader(&self, elector: &LeaderElector) -> HttpAnswer {
+    fn leader(&self, connection: u64, elector: &LeaderElector) -> HttpAnswer {
         let (status, identity) = (elector.status(), elector.identity());
         // This clock is read first, so that no answer is valid for longer than the term.
         let now = boot_time();
@@ -250,9 +284,14 @@ impl StatusServer {
             None => term.lease_remaining(),
         };
         // A leader whose command has not started or has ended does no work, so it is not reported as leader.
-        let running = self.work.lock().running.clone().map(|(since, term)| (since, left(&term), term));
+        let mut work = self.work.lock();
+        let running = work.running.clone().map(|(since, term)| (since, left(&term), term));
         let running = running.filter(|(_, left, _)| !left.is_zero());
         let is_leader = running.is_some();
+        if is_leader {
+            work.allowed = work.allowed.max(connection);
+        }
+        drop(work);
         let other = status.leader.as_deref().filter(|leader| !status.leader_lease_expired && *leader != identity);
         let leader = if is_leader { Some(identity) } else { other };
         let address = status.leader_address.filter(|_| leader.is_some());
@@ -286,7 +325,7 @@ fn text(status: &'static str, body: &str) -> HttpAnswer {
 
 impl Applications {
     /// Asks the main thread for the release, because all applications have stopped.
-    fn done(&self, token: Option<&[u8]>) -> HttpAnswer {
+    fn done(&self, connection: u64, token: Option<&[u8]>) -> HttpAnswer {
         let Some(path) = &self.token_file else { return text(FORBIDDEN, "start leasehold with --done-token-file\n") };
         match is_token(path, token.unwrap_or_default()) {
             Err(error) => {
@@ -295,10 +334,13 @@ impl Applications {
             Ok(false) => return text(FORBIDDEN, "send the token as `Authorization: Bearer TOKEN`\n"),
             Ok(true) => {}
         }
-        let (result, released) = bounded(1);
-        match self.done.send(result).ok().and_then(|()| released.recv().ok()) {
-            Some(Ok(())) => text(OK, "ok\n"),
-            Some(Err(error)) => text(UNAVAILABLE, &format!("{error}\n")),
+        let (result, results) = bounded(1);
+        match self.done.send(DoneReport { connection, result }).ok().and_then(|()| results.recv().ok()) {
+            Some(DoneResult::Released) => text(OK, "ok\n"),
+            Some(DoneResult::AskedSince) => {
+                text("409 Conflict", "an application has asked since, so repeat this request\n")
+            }
+            Some(DoneResult::NotConfirmed(error)) => text(UNAVAILABLE, &format!("{error}\n")),
             None => text(UNAVAILABLE, "the election has ended\n"),
         }
     }
@@ -307,6 +349,7 @@ impl Applications {
 /// Returns `true` if `token` is the secret in the file. The time of the comparison shows only the length.
 fn is_token(path: &Path, token: &[u8]) -> io::Result<bool> {
     let secret = read_secret(path)?;
+    let secret = secret.trim_end();
     let differences = secret.bytes().zip(token).fold(0, |differences, (a, b)| differences | (a ^ b));
     Ok(secret.len() == token.len() && differences == 0)
 }
@@ -320,7 +363,8 @@ impl HttpRequest {
             return Ok(None);
         }
         let credentials = parsed.headers.iter().find(|header| header.name.eq_ignore_ascii_case("authorization"));
-        let token = credentials.and_then(|header| header.value.strip_prefix(b"Bearer "));
+        let token = credentials.and_then(|header| header.value.split_at_checked(BEARER.len()));
+        let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case(BEARER)).map(|(_, token)| token);
         let path = parsed.path.unwrap_or_default().split('?').next().unwrap_or_default();
         let method = parsed.method.unwrap_or_default().to_owned();
         Ok(Some(Self { method, path: path.to_owned(), token: token.map(<[u8]>::to_vec) }))
@@ -346,7 +390,7 @@ mod tests {
         };
         server.work.lock().begins(guard.leadership());
         let leader = || {
-            let answer = server.about("/leader");
+            let answer = server.about(1, "/leader");
             (answer.status, serde_json::from_str::<serde_json::Value>(&answer.body).expect("JSON"))
         };
         let (status, body) = leader();
