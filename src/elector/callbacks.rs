@@ -147,7 +147,7 @@ pub fn run(elector: &LeaderElector, stop: &Stop, callbacks: &impl Callbacks) -> 
             },
         }
     };
-    let outcome = reporter.work(&guard, stop.receiver().clone(), transitions.clone());
+    let outcome = reporter.work(&guard, stop.receiver().clone(), transitions.clone())?;
     drop(guard);
     callbacks.on_stopped_leading();
     Ok(outcome)
@@ -179,7 +179,7 @@ impl<C: Callbacks> LeaderReporter<'_, C> {
         guard: &LeaderGuard,
         mut stop: Receiver<Infallible>,
         mut transitions: Receiver<Transition>,
-    ) -> RunOutcome {
+    ) -> Result<RunOutcome, Error> {
         let (callbacks, mut is_stopped) = (self.callbacks, false);
         let report_until_done = |done: &Receiver<Infallible>| {
             loop {
@@ -199,13 +199,13 @@ impl<C: Callbacks> LeaderReporter<'_, C> {
                 }
             }
         };
-        run_work(guard, || callbacks.on_started_leading(guard), report_until_done);
-        match guard.check() {
+        run_work(guard, || callbacks.on_started_leading(guard), report_until_done)?;
+        Ok(match guard.check() {
             _ if is_stopped => RunOutcome::Stopped,
             Ok(()) => RunOutcome::WorkReturned,
             // The work stepped down itself, so the term was not lost.
             Err(ended) if ended.reason == StopReason::SteppedDown => RunOutcome::WorkReturned,
             Err(ended) => RunOutcome::Lost(ended.reason),
-        }
+        })
     }
 }

@@ -86,7 +86,7 @@ impl LeaderElector {
                 won => won?,
             };
             let (began, fields) = (Instant::now(), guard.log_fields());
-            let outcome = run_until_done(&guard, stop, &mut work);
+            let outcome = run_until_done(&guard, stop, &mut work)?;
             let error = match outcome {
                 // Work that a stop has ended is no success.
                 Ok(()) if stop.is_stopped() && !guard.is_leader() => return Ok(RunOnce::Stopped),

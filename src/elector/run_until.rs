@@ -66,7 +66,7 @@ impl LeaderElector {
                 recv(campaign.receiver()) -> won => won.unwrap_or(Err(Error::Stopped))?,
             };
             let (began, fields) = (Instant::now(), guard.log_fields());
-            let outcome = run_until_done(&guard, stop, &mut work);
+            let outcome = run_until_done(&guard, stop, &mut work)?;
             drop(guard);
             let pause = match outcome {
                 // `guard.check()?` returns this error at the end of the term, which is not a failure of the work.
@@ -101,7 +101,7 @@ pub(super) fn run_until_done<T: Send>(
     guard: &LeaderGuard,
     stop: &Stop,
     work: &mut (impl FnMut(&LeaderGuard) -> T + Send),
-) -> T {
+) -> Result<T, Error> {
     let step_down_at_stop = |done: &Receiver<Infallible>| {
         channel::select! {
             recv(done) -> _ => {}
@@ -122,15 +122,15 @@ pub(super) fn run_work<T: Send>(
     guard: &LeaderGuard,
     work: impl FnOnce() -> T + Send,
     wait: impl FnOnce(&Receiver<Infallible>),
-) -> T {
+) -> Result<T, Error> {
     guard.scope(|scope| {
         let (working, done) = channel::bounded::<Infallible>(0);
-        let worker = scope.spawn(|| {
+        let worker = scope.try_spawn(|| {
             // `done` disconnects when this sender is dropped, even if the work panics.
             let _working = working;
             work()
-        });
+        })?;
         wait(&done);
-        worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        Ok(worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })
 }

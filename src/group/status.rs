@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::election::group::OwnershipEnd;
+use crate::util::one_line::OneLine;
 
 /// The state of a group, as this process last observed the group.
 ///
@@ -110,7 +111,13 @@ pub enum GroupTransition {
 impl fmt::Display for GroupStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let view = if self.is_current { "" } else { ", not current" };
-        writeln!(f, "group {}: {} shards, {} members{view}", self.name, self.shards.len(), self.members.len())?;
+        writeln!(
+            f,
+            "group {}: {} shards, {} members{view}",
+            OneLine(&self.name),
+            self.shards.len(),
+            self.members.len()
+        )?;
         for GroupMember { slot, identity, .. } in &self.members {
             let owned = self.shards.iter().filter(|shard| shard.slot == Some(*slot));
             let owned: Vec<_> = owned.map(|shard| format!(" {}", shard.index)).collect();

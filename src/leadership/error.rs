@@ -95,7 +95,7 @@ impl fmt::Display for Error {
             ),
             Self::NotDue(reason) => reason.fmt(f),
             Self::ResultNotRecorded => f.write_str(
-                "cannot record the result of the job: the term ended before the write was confirmed; the job may run again",
+                "cannot record the result of the job: the store confirmed no write during the term, or the term has no job; the job may run again",
             ),
             Self::ReleaseTimeout { waited } => write!(
                 f,

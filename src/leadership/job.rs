@@ -95,7 +95,7 @@ impl OncePer {
         let is_valid = period.subsec_nanos() == 0 && (1..=u64::from(u32::MAX)).contains(&period.as_secs());
         let rule = "must be a whole number of seconds, from 1s to 136 years";
         require(is_valid, "once_per", humantime::format_duration(period), rule)?;
-        require(max_attempts > 0, "attempts", max_attempts, "must be at least 1")?;
+        require(max_attempts > 0, "max_attempts", max_attempts, "must be at least 1")?;
         Ok(JobPlan { period, max_attempts, is_forced })
     }
 }

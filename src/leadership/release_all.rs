@@ -40,6 +40,8 @@ use crate::util::sync::{Instant, channel};
 /// Each result has the errors of [`LeaderGuard::release`]. After [`Error::ReleaseTimeout`], the release may still
 /// succeed.
 pub fn release_all(guards: impl IntoIterator<Item = LeaderGuard>, timeout: Duration) -> Vec<Result<(), Error>> {
+    // An iterator may panic or campaign, so the guards are complete before any of them is released.
+    let guards: Vec<_> = guards.into_iter().collect();
     let began = Instant::now();
     let (mut links, (acks, progress)) = (Vec::new(), channel::unbounded());
     let start = |(number, guard): (usize, LeaderGuard)| {

@@ -1,5 +1,6 @@
 //! Many electors of one process: one watch for all of them, and the release of many guards at the same time.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread::{self, JoinHandle};
@@ -446,6 +447,14 @@ fn watches_survive_a_normal_end_of_a_lasting_watch() {
 
 fn leaders(count: usize) -> (Vec<Memory>, Vec<LeaderElector>, Vec<LeaderGuard>) {
     (0..count).map(|_| crate::elector::leading()).collect()
+}
+
+#[test]
+fn release_all_with_a_panicking_iterator_leaves_no_elector_busy() {
+    let (_stores, electors, mut guards) = leaders(1);
+    let guards = [guards.pop(), None].into_iter().map(|guard| guard.expect("the iterator fails"));
+    catch_unwind(AssertUnwindSafe(|| release_all(guards, SOON))).expect_err("a panic");
+    drop(electors[0].campaign().expect("the guard was dropped"));
 }
 
 #[test]

@@ -3,11 +3,12 @@
 use std::process::Command;
 use std::thread;
 
-use rustix::process::Signal;
+use rustix::process::{Signal, kill_process};
 
-use crate::support::A_WHILE;
+use crate::support::command::children;
 use crate::support::process::example;
 use crate::support::run::Run;
+use crate::support::{A_WHILE, skip, wait_for};
 
 fn program(arguments: &[&str]) -> Run {
     ready(example("stop_program").args(arguments))
@@ -56,4 +57,30 @@ fn ignored_signal_stays_ignored() {
     thread::sleep(A_WHILE);
     assert!(run.is_running() && !run.out().contains("stopped"));
     run.terminates_with(0);
+}
+
+#[test]
+fn signals_are_handled_after_a_thread_could_not_start() {
+    let mut command = example("stop_program");
+    // A cached stack of an ended thread would be used in spite of the limit.
+    command.arg("without-threads").env("GLIBC_TUNABLES", "glibc.pthread.stack_cache_size=0");
+    ready(&mut command).terminates_with(0);
+}
+
+#[test]
+fn second_signal_ends_the_first_process_of_a_container() {
+    let path = example("stop_program").get_program().to_owned();
+    let mut command = Command::new("unshare");
+    let run = Run::of(command.args(["--pid", "--fork", "--kill-child"]).arg(path).arg("hangs"));
+    if wait_for("a program", || {
+        Some(run.out().contains("ready")).filter(|is_ready| *is_ready || !run.errors().is_empty())
+    }) {
+        let child = children(run.pid)[0];
+        kill_process(child, Signal::TERM).expect("it runs");
+        run.wait_for_out("stopped");
+        kill_process(child, Signal::INT).expect("it runs");
+        run.ends_with(128 + 2);
+    } else {
+        skip("this user cannot create a PID namespace", "a test of signals", "run it as root");
+    }
 }

@@ -87,10 +87,11 @@ impl JobPlan {
 
     /// Returns `true` if the period that started at `start` contains `now`.
     ///
-    /// A start in the future counts as now.
+    /// A start in the future counts as now, because clocks of servers differ. A start that is a period or more in the
+    /// future does not count, so a wrong clock cannot stop the job for longer than two periods.
     fn contains(&self, start: Option<&MicroTime>, now: u64) -> bool {
         let start = start.and_then(MicroTime::unix_micros);
-        start.is_some_and(|start| Duration::from_micros(now.saturating_sub(start)) < self.period)
+        start.is_some_and(|start| Duration::from_micros(now.abs_diff(start)) < self.period)
     }
 }
 
@@ -180,9 +181,12 @@ mod tests {
             (Some(0), Some(9), None, 20, Now, 1),
             (Some(0), None, None, 19, Now, 2),
             // Times after the clock of the store count as now.
-            (Some(90), Some(1), Some(90), 3, Succeeded, 1),
-            (Some(90), Some(1), Some(70), 3, Succeeded, 2),
-            (Some(90), Some(2), None, 3, Exhausted, 3),
+            (Some(22), Some(1), Some(22), 3, Succeeded, 1),
+            (Some(22), Some(1), Some(10), 3, Succeeded, 2),
+            (Some(22), Some(2), None, 3, Exhausted, 3),
+            // Times that are a period ahead do not count.
+            (Some(23), Some(1), Some(23), 3, Now, 1),
+            (Some(90), Some(2), None, 3, Now, 1),
         ] {
             let (job, now) = (history(first, attempts, success), now * HOUR);
             assert_eq!(plan(false).is_due(&job, now), expected, "{job:?} at {now}");
@@ -199,7 +203,7 @@ mod tests {
     /// The clock of the store was ahead during the first attempt.
     #[test]
     fn success_after_a_clock_was_set_back_ends_its_period() {
-        let ahead = history(Some(90), Some(1), None);
+        let ahead = history(Some(22), Some(1), None);
         let mut attempt = JobAttempt::new(plan(false).start(&ahead, 3 * HOUR, "a"));
         attempt.ended(4 * HOUR, 0, Moment::default());
         let job = attempt.notes();

@@ -22,7 +22,7 @@ setters! {
     /// Sets how long standbys wait after the last renewal before they take over.
     ///
     /// The value is rounded up to whole seconds, because the record holds whole seconds. Every duration of the builder
-    /// must lie between 1 ms and 31 bits of seconds (68 years).
+    /// is at most 31 bits of seconds (68 years). `hold_back` and `drain_timeout` may be zero; all others are at least 1 ms.
     ///
     /// The default follows from the other durations in client-go's proportions of 15 : 10 : 2. If the renew deadline is
     /// set, the default is 1.5 times that deadline, but at least one second more than the deadline. If only the retry

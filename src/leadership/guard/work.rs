@@ -179,9 +179,20 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     /// });
     /// # }
     /// ```
+    ///
+    /// # Panics
+    ///
+    /// Panics if the operating system cannot start the thread.
     pub fn spawn<T: Send + 'scope>(&self, work: impl FnOnce() -> T + Send + 'scope) -> ScopedJoinHandle<'scope, T> {
+        self.try_spawn(work).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    pub(crate) fn try_spawn<T: Send + 'scope>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'scope,
+    ) -> Result<ScopedJoinHandle<'scope, T>, Error> {
         let guard = self.guard;
-        self.scope.spawn(move || guard.step_down_unless_finished(work))
+        Builder::new().spawn_scoped(self.scope, move || guard.step_down_unless_finished(work)).map_err(Error::thread)
     }
 }
 

@@ -6,12 +6,12 @@ use std::time::Duration;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use signal_hook::low_level::emulate_default_handler;
+use signal_hook::low_level::{emulate_default_handler, exit};
 
 use super::Stop;
 use crate::leadership::error::Error;
 use crate::util::panics::log_line;
-use crate::util::sync::{Arc, AtomicBool, Ordering, thread};
+use crate::util::sync::{Arc, AtomicBool, Ordering, channel, thread};
 
 /// The signals that request a stop.
 const HANDLED: [i32; 2] = [SIGTERM, SIGINT];
@@ -22,7 +22,7 @@ impl Stop {
     /// Creates a request that SIGTERM and SIGINT make.
     ///
     /// Kubernetes and systemd send SIGTERM, and Ctrl-C sends SIGINT. The second of these signals ends the process
-    /// immediately, as the signal does without a handler. A signal that was ignored at the start of the process stays
+    /// immediately, as the signal does without a handler, or with exit code 128 + signal if the process has the id 1. A signal that was ignored at the start of the process stays
     /// ignored (Linux), as nohup(1) needs. Both signals are unblocked, even if the parent process has blocked them.
     ///
     /// On Windows, call [`stop`](Self::stop) in a handler of the crate `ctrlc`.
@@ -43,8 +43,10 @@ impl Stop {
     ///
     /// # Errors
     ///
-    /// - Returns [`Error::Signals`] if this process has called `on_signals` or
-    ///   [`on_signals_within`](Self::on_signals_within) before, or if the system refuses the handlers.
+    /// After an error, the process does not handle the signals.
+    ///
+    /// - Returns [`Error::Signals`] if a former call of `on_signals` or
+    ///   [`on_signals_within`](Self::on_signals_within) has succeeded, or if the system refuses the handlers.
     /// - Returns [`Error::Thread`] if the operating system cannot start a thread.
     pub fn on_signals() -> Result<Self, Error> {
         stop_at_signals(None)
@@ -72,10 +74,11 @@ fn stop_at_signals(limit: Option<Duration>) -> Result<Stop, Error> {
     if IS_HANDLED.swap(true, Ordering::SeqCst) {
         return Err(refused(io::Error::new(io::ErrorKind::AlreadyExists, "the process handles them already")));
     }
-    let mut signals = Signals::new(not_ignored()).map_err(refused)?;
     let stop = Stop::new();
     let stopped = stop.clone();
+    let (handlers, installed) = channel::bounded::<Signals>(1);
     let handle = move || {
+        let Ok(mut signals) = installed.recv() else { return };
         // The call fails only for an invalid argument. A thread that accepts a signal is enough.
         let handled: SigSet = HANDLED.into_iter().filter_map(|signal| Signal::try_from(signal).ok()).collect();
         let _ = handled.thread_swap_mask(SigmaskHow::SIG_UNBLOCK);
@@ -86,11 +89,19 @@ fn stop_at_signals(limit: Option<Duration>) -> Result<Stop, Error> {
             end_process_after(limit);
         }
         if let Some(signal) = received.next() {
+            // The kernel ignores the default action of a signal for the first process of a container.
+            if std::process::id() == 1 {
+                exit(128 + signal);
+            }
             let _ = emulate_default_handler(signal);
         }
     };
-    thread::Builder::new().name("leasehold-signals".into()).spawn(handle).map_err(Error::thread)?;
-    Ok(stop)
+    let thread = thread::Builder::new().name("leasehold-signals".into()).spawn(handle).map_err(Error::thread);
+    // The thread starts first. Without it, a handler would make the process deaf to its signal.
+    let started = thread.and_then(|_| Signals::new(not_ignored()).map_err(refused));
+    let started = started.map(|signals| handlers.send(signals));
+    IS_HANDLED.store(started.is_ok(), Ordering::SeqCst);
+    started.map(|_| stop)
 }
 
 /// Ends the process after `limit`, even if no thread can start.

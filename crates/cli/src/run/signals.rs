@@ -76,9 +76,9 @@ impl ParentMask {
 ///
 /// A signal that was ignored at the start, for example by nohup(1), must stay ignored for the command. If this process
 /// had a handler for the signal, the command would no longer ignore the signal.
-pub fn not_ignored(signals: &[i32]) -> io::Result<Vec<i32>> {
-    let ignored = ignored(&fs::read_to_string("/proc/self/status")?);
-    Ok(signals.iter().copied().filter(|signal| ignored >> (signal - 1) & 1 == 0).collect())
+pub fn not_ignored(signals: &[i32]) -> Vec<i32> {
+    let ignored = ignored(&fs::read_to_string("/proc/self/status").unwrap_or_default());
+    signals.iter().copied().filter(|signal| ignored >> (signal - 1) & 1 == 0).collect()
 }
 
 /// Installs handlers for the signals that end this process or are passed on to the command.
@@ -86,7 +86,7 @@ pub fn not_ignored(signals: &[i32]) -> io::Result<Vec<i32>> {
 /// Only the thread of the handlers unblocks the signals, so every process that this process starts has the mask of the
 /// parent process.
 pub fn take() -> io::Result<Receiver<Caught>> {
-    let taken = not_ignored(&TAKEN)?.into_iter().chain([SIGCHLD]);
+    let taken = not_ignored(&TAKEN).into_iter().chain([SIGCHLD]);
     let mut signals = SignalsInfo::<WithOrigin>::new(taken)?;
     let (sender, receiver) = unbounded();
     thread::Builder::new().name("signals".into()).spawn(move || {

@@ -76,9 +76,9 @@ impl GuardianProcess {
         set_child_subreaper(Some(getpid()))?;
         let _ = rustix::thread::set_name(c"leasehold");
         let link = GuardianLink(fcntl_dupfd_cloexec(io::stdin(), 3)?);
-        let signals = signalled(&not_ignored(&[SIGTERM, SIGINT])?)?;
+        let signals = signalled(&not_ignored(&[SIGTERM, SIGINT]))?;
         // These signals have no effect on the guardian, because the supervisor passes them on to the command.
-        for signal in not_ignored(&[SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2])? {
+        for signal in not_ignored(&[SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2]) {
             flag::register(signal, Arc::default())?;
         }
         let children = signalled(&[SIGCHLD])?;
