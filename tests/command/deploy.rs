@@ -70,6 +70,10 @@ fn sidecar_deployment_works_with_its_rights() {
     apply(&admin, "deploy-sidecar", manifests.objects());
     let kubeconfig = kubeconfig_of("report-sender", &cluster, &admin, "deploy-sidecar");
     let pod = manifests.read("deployment.yaml")[0]["spec"]["template"]["spec"].clone();
+    // Kustomize adds a hash to this name, also in the `resourceNames` of a Role.
+    let generated = manifests.read("kustomization.yaml")[0]["configMapGenerator"][0]["name"].clone();
+    assert_ne!(generated, manifests.read("rbac.yaml")[1]["rules"][1]["resourceNames"][0]);
+    assert_eq!(generated, pod["volumes"][1]["configMap"]["name"]);
     let words = |value: &Value| -> Vec<String> {
         let words = value.as_array().expect("words").iter();
         words.map(|word| word.as_str().expect("a word").to_owned()).collect()

@@ -75,7 +75,7 @@ pub fn prometheus(name: &str, job: &JobNotes) -> String {
         ("leasehold_job_attempts", "Attempts in the current period.", job.attempts.map(f64::from)),
         (
             "leasehold_job_last_attempt_exit_code",
-            "Exit code of the last attempt that ended.",
+            "Exit code of the last attempt, if it has ended by itself.",
             job.last_attempt_exit_code.map(f64::from),
         ),
     ] {
