@@ -49,12 +49,15 @@ pub(super) struct JobAttempt {
 }
 
 impl JobPlan {
-    /// Decides whether an attempt may start at `now`, in Unix microseconds.
-    pub(super) fn is_due(&self, job: &JobNotes, now: u64) -> JobDue {
+    /// Decides whether an attempt of a campaign since `waits_since` may start at `now`, in Unix microseconds.
+    pub(super) fn is_due(&self, job: &JobNotes, now: u64, waits_since: u64) -> JobDue {
+        let success_end = job.last_success_end.as_ref().and_then(MicroTime::unix_micros);
         match job.period {
             _ if self.is_forced => JobDue::Now,
             Some(recorded) if recorded != self.period => JobDue::OtherPeriod { recorded, planned: self.period },
             _ if self.contains(job.last_success_start.as_ref(), now) => JobDue::Succeeded,
+            // The run took longer than the period. The campaign has waited for this run.
+            _ if success_end.is_some_and(|end| end > waits_since && end <= now) => JobDue::Succeeded,
             _ if self.attempts(job, now) >= self.max_attempts => JobDue::Exhausted,
             _ => JobDue::Now,
         }
@@ -189,8 +192,8 @@ mod tests {
             (Some(90), Some(2), None, 3, Now, 1),
         ] {
             let (job, now) = (history(first, attempts, success), now * HOUR);
-            assert_eq!(plan(false).is_due(&job, now), expected, "{job:?} at {now}");
-            assert_eq!(plan(true).is_due(&job, now), Now, "{job:?} at {now}");
+            assert_eq!(plan(false).is_due(&job, now, now), expected, "{job:?} at {now}");
+            assert_eq!(plan(true).is_due(&job, now, now), Now, "{job:?} at {now}");
             assert_eq!(plan(false).start(&job, now, "a").attempts, Some(number), "{job:?} at {now}");
             let forced = plan(true).start(&job, now, "a");
             assert_eq!(
@@ -207,22 +210,22 @@ mod tests {
         let mut attempt = JobAttempt::new(plan(false).start(&ahead, 3 * HOUR, "a"));
         attempt.ended(4 * HOUR, 0, Moment::default());
         let job = attempt.notes();
-        assert_eq!((job.attempts, plan(false).is_due(job, 22 * HOUR)), (Some(2), JobDue::Succeeded));
-        assert_eq!(plan(false).is_due(job, 23 * HOUR), JobDue::Now);
+        assert_eq!((job.attempts, plan(false).is_due(job, 22 * HOUR, 22 * HOUR)), (Some(2), JobDue::Succeeded));
+        assert_eq!(plan(false).is_due(job, 23 * HOUR, 23 * HOUR), JobDue::Now);
         assert_eq!(plan(false).start(job, 23 * HOUR, "a").attempts, Some(1));
     }
 
     #[test]
     fn period_ends_to_the_microsecond() {
         let job = history(None, None, Some(0));
-        assert_eq!(plan(false).is_due(&job, 20 * HOUR - 1), JobDue::Succeeded);
-        assert_eq!(plan(false).is_due(&job, 20 * HOUR), JobDue::Now);
+        assert_eq!(plan(false).is_due(&job, 20 * HOUR - 1, 20 * HOUR - 1), JobDue::Succeeded);
+        assert_eq!(plan(false).is_due(&job, 20 * HOUR, 20 * HOUR), JobDue::Now);
     }
 
     #[test]
     fn invalid_time_counts_as_absent() {
         let job = JobNotes { last_success_start: Some(MicroTime::from_text("soon")), ..JobNotes::default() };
-        assert_eq!(plan(false).is_due(&job, HOUR), JobDue::Now);
+        assert_eq!(plan(false).is_due(&job, HOUR, HOUR), JobDue::Now);
         let endless = JobNotes { attempts: Some(u32::MAX), ..history(Some(0), None, None) };
         assert_eq!(plan(false).start(&endless, HOUR, "a").attempts, Some(u32::MAX));
     }

@@ -97,6 +97,8 @@ struct WaitingJob {
     plan: JobPlan,
     /// The newest version of the record when the history allowed an attempt.
     due_at_version: Option<u64>,
+    /// The time of the store at the first decision, from which this campaign waits.
+    waits_since: Option<u64>,
 }
 
 /// The end of a candidate that gets no more campaigns.
@@ -169,7 +171,7 @@ impl Candidate {
             }
             Input::Campaign { id, once } => self.campaign = Some(WaitingCampaign { id, is_round: once, job: None }),
             Input::JobCampaign { id, plan } => {
-                let job = Some(WaitingJob { plan, due_at_version: None });
+                let job = Some(WaitingJob { plan, due_at_version: None, waits_since: None });
                 self.campaign = Some(WaitingCampaign { id, is_round: false, job });
             }
             Input::JobEnded { exit_code } => self.job_ended(now, exit_code),
@@ -351,7 +353,7 @@ impl Candidate {
         let history = observed.record().and_then(|known| known.notes.job.as_deref());
         let history = history.cloned().unwrap_or_default();
         let is_free = self.claim.leader_until().is_none_or(|until| now >= until);
-        match job.plan.is_due(&history, time) {
+        match job.plan.is_due(&history, time, *job.waits_since.get_or_insert(time)) {
             JobDue::Now => job.due_at_version = Some(observed.newest()),
             // The last attempt may still succeed.
             JobDue::Exhausted if !is_free => {}

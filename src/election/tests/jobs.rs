@@ -177,6 +177,24 @@ fn failed_attempt_is_followed_by_another() {
 }
 
 #[test]
+fn success_of_a_run_longer_than_its_period_ends_the_campaign_that_waits() {
+    // The job runs for 60 s. The campaign begins before its end, or after.
+    for (began, due) in [(59, Some(JobDue::Succeeded)), (60, None)] {
+        let plan = JobPlan { period: secs(30), ..plan() };
+        let history = |job: JobNotes| JobNotes { period: Some(plan.period), ..job };
+        let mut scenario = Scenario::new();
+        scenario.job_campaign(plan.clone());
+        scenario.finds_at(began, Some(with_job(held_by(OTHER, 15), 10, history(attempted(1, None)))));
+        scenario.advance(secs(4));
+        scenario.finds_at(began + 4, Some(with_job(held_by("", 1), 11, history(succeeded(0)))));
+        match due {
+            Some(due) => assert_eq!(scenario.not_due(), (due, Some(0))),
+            None => assert_eq!(scenario.write().notes.job.and_then(|job| job.attempts), Some(1)),
+        }
+    }
+}
+
+#[test]
 fn last_attempt_may_still_succeed_until_its_lease_expires() {
     for exit_code in [None, Some(3)] {
         let mut scenario = Scenario::new();
