@@ -177,7 +177,7 @@ fn failed_attempt_is_followed_by_another() {
 }
 
 #[test]
-fn success_of_a_run_longer_than_its_period_ends_the_campaign_that_waits() {
+fn success_of_a_long_run_ends_the_campaign_that_waits() {
     // The job runs for 60 s. The campaign begins before its end, or after.
     for (began, due) in [(59, Some(JobDue::Succeeded)), (60, None)] {
         let plan = JobPlan { period: secs(30), ..plan() };
