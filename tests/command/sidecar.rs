@@ -238,9 +238,8 @@ fn lease_expires_without_done(sidecars: &Sidecars) {
     wait_until("a leader", || b.answer()["name"] == "a");
     let until = a.answer()["until_boottime_ns"].as_u64().expect("a number");
     a.run.signal(Signal::TERM);
-    let name = || serde_json::from_str::<Value>(&get(&a.address, "/").1).expect("JSON");
-    wait_until("its end", || name()["is_leader"] == false);
-    assert_eq!((&name()["name"], &name()["remaining_ms"]), (&"".into(), &0.into()));
+    wait_until("its end", || a.answer()["is_leader"] == false);
+    assert_eq!((&a.answer()["name"], &a.answer()["remaining_ms"]), (&"".into(), &0.into()));
     a.run.ends_with(0);
     assert_eq!(sidecars.holder(), "a", "the lease is not released");
     b.wait_for_term();

@@ -22,8 +22,9 @@ impl Stop {
     /// Creates a request that SIGTERM and SIGINT make.
     ///
     /// Kubernetes and systemd send SIGTERM, and Ctrl-C sends SIGINT. The second of these signals ends the process
-    /// immediately, as the signal does without a handler, or with exit code 128 + signal if the process has the id 1. A signal that was ignored at the start of the process stays
-    /// ignored (Linux), as nohup(1) needs. Both signals are unblocked, even if the parent process has blocked them.
+    /// immediately, as the signal does without a handler, or with exit code 128 + signal if the process has the id 1. A
+    /// signal that was ignored at the start of the process stays ignored (Linux), as nohup(1) needs. Both signals are
+    /// unblocked, even if the parent process has blocked them.
     ///
     /// On Windows, call [`stop`](Self::stop) in a handler of the crate `ctrlc`.
     ///
